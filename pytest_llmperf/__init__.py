@@ -1,0 +1,1 @@
+"""Performance regression tests of LLM serving whose numbers declare their denominator."""
