@@ -41,7 +41,7 @@ class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Shared settings of all records: frozen; an unknown field is an error, not ignored."""
 
 
-class Stamps(_Record, kw_only=True):
+class Stamps(_Record, frozen=True, kw_only=True):
     """When things happened to one request. A later stamp is never before an earlier one."""
 
     due_ns: int | None = None
@@ -62,7 +62,7 @@ class Stamps(_Record, kw_only=True):
     closed_ns: int | None = None
 
 
-class Chunk(_Record, kw_only=True):
+class Chunk(_Record, frozen=True, kw_only=True):
     """One token-bearing chunk: when it was read, how many tokens it bore, on which channel."""
 
     at_ns: int
@@ -70,7 +70,7 @@ class Chunk(_Record, kw_only=True):
     channel: Channel = "content"
 
 
-class Usage(_Record, kw_only=True):
+class Usage(_Record, frozen=True, kw_only=True):
     """Token counts as the server reports them. ``cached_tokens`` unknown is ``None``, not 0."""
 
     prompt_tokens: int | None = None
@@ -78,14 +78,14 @@ class Usage(_Record, kw_only=True):
     cached_tokens: int | None = None
 
 
-class Failure(_Record, kw_only=True):
+class Failure(_Record, frozen=True, kw_only=True):
     """Why a request did not complete."""
 
     kind: FailureKind
     detail: str
 
 
-class Answerer(_Record, kw_only=True):
+class Answerer(_Record, frozen=True, kw_only=True):
     """Who answered, as the answer itself says."""
 
     model: str | None = None
@@ -93,7 +93,7 @@ class Answerer(_Record, kw_only=True):
     system_fingerprint: str | None = None
 
 
-class Request(_Record, kw_only=True, tag_field="record", tag="request"):
+class Request(_Record, frozen=True, kw_only=True, tag_field="record", tag="request"):
     """Everything known of one request; a failed one is kept like any other."""
 
     request_id: str
@@ -116,6 +116,8 @@ class Request(_Record, kw_only=True, tag_field="record", tag="request"):
     """Hits that block size and drafter allow, from the common prefix; ``None`` if unknown."""
     common_prefix_tokens: int | None = None
     """Tokens this prompt shares with what was sent before it, by the server's tokenizer."""
+    declared_prompt_tokens: int | None = None
+    """The prompt's length as the workload states it; ``None`` where it states none."""
     url: str
     http_status: int | None = None
     failure: Failure | None = None
@@ -140,7 +142,7 @@ class Request(_Record, kw_only=True, tag_field="record", tag="request"):
         return self.failure is None
 
 
-class Session(_Record, kw_only=True, tag_field="record", tag="session"):
+class Session(_Record, frozen=True, kw_only=True, tag_field="record", tag="session"):
     """The first line of every evidence file: who ran what, where."""
 
     schema: int = SCHEMA
@@ -156,7 +158,7 @@ class Session(_Record, kw_only=True, tag_field="record", tag="session"):
     """Facts of the machine. A fact that is unknown is ``None`` and never equals a known one."""
 
 
-class Declared(_Record, kw_only=True):
+class Declared(_Record, frozen=True, kw_only=True):
     """What a profile promises of an engine; proof holds the evidence against it."""
 
     prefix_caching: bool | None = None
@@ -166,7 +168,7 @@ class Declared(_Record, kw_only=True):
     """Tokens proposed a step; only with speculation."""
 
 
-class Facts(_Record, kw_only=True):
+class Facts(_Record, frozen=True, kw_only=True):
     """What a running engine says of itself once it is ready."""
 
     version: str | None = None
@@ -183,7 +185,7 @@ class Facts(_Record, kw_only=True):
     """Whether streaming answers carry token ids on request."""
 
 
-class Engine(_Record, kw_only=True, tag_field="record", tag="engine"):
+class Engine(_Record, frozen=True, kw_only=True, tag_field="record", tag="engine"):
     """One boot of an engine, or one attachment to a server that somebody else runs."""
 
     boot_id: str
@@ -206,16 +208,18 @@ class Engine(_Record, kw_only=True, tag_field="record", tag="engine"):
     phases_s: dict[str, float] = {}
 
 
-class EngineEnd(_Record, kw_only=True, tag_field="record", tag="engine_end"):
+class EngineEnd(_Record, frozen=True, kw_only=True, tag_field="record", tag="engine_end"):
     """How an engine's life ended."""
 
     boot_id: str
     ending: Literal["stopped", "died"]
     exit_code: int | None = None
     detail: str | None = None
+    at_ns: int | None = None
+    """When the end was noticed; ``None`` if unknown: a death then counts for every measurement."""
 
 
-class Arm(_Record, kw_only=True):
+class Arm(_Record, frozen=True, kw_only=True):
     """One side of a measurement: an engine under one declaration."""
 
     name: str
@@ -226,7 +230,7 @@ class Arm(_Record, kw_only=True):
     declared: Declared = Declared()
 
 
-class Measurement(_Record, kw_only=True, tag_field="record", tag="measurement"):
+class Measurement(_Record, frozen=True, kw_only=True, tag_field="record", tag="measurement"):
     """The start of one measurement: what is about to be measured, for which gate, as planned."""
 
     measurement_id: str
@@ -247,7 +251,7 @@ class Measurement(_Record, kw_only=True, tag_field="record", tag="measurement"):
     min_acceptance: float = 0.15
 
 
-class Counters(_Record, kw_only=True, tag_field="record", tag="counters"):
+class Counters(_Record, frozen=True, kw_only=True, tag_field="record", tag="counters"):
     """The server's own counters at one moment, by meaning. ``None``: the page lacks it."""
 
     measurement_id: str
@@ -275,7 +279,7 @@ class Counters(_Record, kw_only=True, tag_field="record", tag="counters"):
     """When the server's process started (Unix seconds), to notice a restart."""
 
 
-class MeasurementEnd(_Record, kw_only=True, tag_field="record", tag="measurement_end"):
+class MeasurementEnd(_Record, frozen=True, kw_only=True, tag_field="record", tag="measurement_end"):
     """The end of one measurement; without this line it was cut short."""
 
     measurement_id: str
