@@ -46,7 +46,8 @@ class Denominator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         interval = CLOCKS[self.clock][0]
         if self.unit == "request":
             return interval
-        return f"({'N - k' if self.clock == 'decode' else 'N'}) / ({interval})"
+        counted = "(N - k)" if self.clock == "decode" else "N"
+        return f"{counted} / ({interval})"
 
     @property
     def higher_is_better(self) -> bool:

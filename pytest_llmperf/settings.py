@@ -1,0 +1,73 @@
+"""What the user asked of this run, read once and frozen.
+
+Where each setting comes from (command line, environment, ini) is in ``plugin``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
+
+import msgspec
+
+from pytest_llmperf.errors import UsageError
+
+Mode = Literal["quick"]
+
+FIRST_ENGINE = "gemma"
+"""The engine that an attached address stands for when no name is given."""
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """The run's settings."""
+
+    profile: str
+    profile_was_chosen: bool
+    """False: the default for this machine; an attached server is then taken as it is."""
+    attach: dict[str, str] = {}
+    """Addresses of servers that are already up, by engine name."""
+    replay: Path | None = None
+    evidence: Path
+    """The folder this run's evidence goes to."""
+    mode: Mode = "quick"
+    strict: bool = False
+    seed: int
+    """Of the nonces that keep prompts apart; recorded, so that a run can be sent again."""
+
+
+def attachments(values: Sequence[str]) -> dict[str, str]:
+    """Read ``[name=]URL`` values.
+
+    :raises UsageError: a value that is no http address, or a name given twice.
+    """
+    found: dict[str, str] = {}
+    for value in values:
+        name, equals, url = value.partition("=")
+        if not equals or "/" in name:
+            name, url = FIRST_ENGINE, value
+        if name in found:
+            raise UsageError(
+                f"--llmperf-attach names {name} twice: {found[name]} and {url}.",
+                "One engine has one address.",
+                f"Name the second one: --llmperf-attach other={url}.",
+            )
+        found[name] = _address(value, url)
+    return found
+
+
+def default_profile(nvidia: Path = Path("/proc/driver/nvidia/gpus")) -> str:
+    """``spark`` where the machine has an NVIDIA GPU, else ``miniature``."""
+    return "spark" if nvidia.is_dir() and any(nvidia.iterdir()) else "miniature"
+
+
+def _address(value: str, url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise UsageError(
+            f"--llmperf-attach={value!r} is no address.",
+            f"{url!r} does not begin with http:// or https:// and a host.",
+            "Write --llmperf-attach http://127.0.0.1:8000 or --llmperf-attach name=URL.",
+        )
+    return url.rstrip("/").removesuffix("/v1")
