@@ -1,0 +1,187 @@
+"""What these suites ask of an engine: the router of a household, and requests by kind of output."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from itertools import product
+from random import Random
+from typing import Any
+
+import pytest
+
+from pytest_llmperf.miniature import household
+from pytest_llmperf.planned import PlannedRequest
+from pytest_llmperf.workload import Conversations, Prompts, unchanging
+
+Message = dict[str, Any]
+
+SPEAKER = "You are Anton, the assistant of a busy house."
+CHOOSER = "You are the router. Choose exactly one tool and call it at once."
+
+ROUTER_HISTORIES = (6, 8, 10)
+"""Requests that each of the router's conversations has answered before the turn we measure."""
+
+CHOICE = ("set_light", "start_timer", "create_routine")
+"""The tools of the shorter prompts: a choice, but a small one."""
+
+TOKENS_PER_WORD = 1.2
+"""Of household prose under the miniature's tokenizer; other tokenizers are close, not equal."""
+
+TURN_FRAME_TOKENS = 46
+"""System line, last message and turn marks around a conversation's notes, by that tokenizer."""
+
+
+@pytest.fixture(scope="session")
+def router() -> Conversations:
+    """Three live conversations: the router's whole prompt, its twelve tools, and some history."""
+    return unchanging(_router)
+
+
+@pytest.fixture(scope="session")
+def cold_router() -> Prompts:
+    """The router's whole prompt and a request for a long routine, with no history."""
+    return unchanging(lambda: _routines("cold_router", household.ROUTER_SYSTEM_PROMPT))
+
+
+@pytest.fixture(scope="session")
+def tool_calls() -> Prompts:
+    """Requests for a routine of four steps: a long, predictable call of one of three tools."""
+    return unchanging(lambda: _routines("tool_calls", CHOOSER, *CHOICE))
+
+
+@pytest.fixture(scope="session")
+def json_records() -> Prompts:
+    """Requests for three to five records as compact JSON."""
+    return unchanging(lambda: _spoken("json_records", "json", household.json_request))
+
+
+@pytest.fixture(scope="session")
+def code() -> Prompts:
+    """Requests for a small Python function, class or test."""
+    return unchanging(lambda: _spoken("code", "code", household.code_request))
+
+
+@pytest.fixture(scope="session")
+def prose() -> Prompts:
+    """Requests for a few lines whose words are hard to guess."""
+    return unchanging(lambda: _spoken("prose", "prose", household.prose_request))
+
+
+@pytest.fixture(scope="session")
+def conversations_of() -> Callable[[int], Conversations]:
+    """Make live conversations of about so many prompt tokens."""
+    return lambda prompt_tokens: unchanging(lambda: _notebooks(prompt_tokens))
+
+
+def _router() -> Conversations:
+    histories = tuple(_history(requests) for requests in ROUTER_HISTORIES)
+    return Conversations(name="router", histories=histories, branches=_branches())
+
+
+def _history(requests: int) -> PlannedRequest:
+    """One conversation whose residents have asked for so many things already."""
+    drawn = Random(requests)
+    messages = [_said("system", household.ROUTER_SYSTEM_PROMPT)]
+    for number in range(requests):
+        messages += _exchange(household.tool_request(drawn), f"call_{number}")
+    return _planned(messages, "tool_call", max_tokens=48, tools=household.TOOLS)
+
+
+def _branches() -> tuple[str, ...]:
+    """Last messages that differ in a room, a level and a colour of equal length each."""
+    rooms = [room for room in household.ROOMS if len(room) == len("kitchen")]
+    colours = [colour for colour in household.COLOURS if len(colour) == len("white")]
+    worded = [
+        f"Set the light in the {room} to {level} percent and {colour}."
+        for room, level, colour in product(rooms, range(10, 100, 5), colours)
+    ]
+    Random("branches").shuffle(worded)
+    return tuple(worded[:41])
+
+
+def _exchange(request: household.ToolRequest, call_id: str) -> list[Message]:
+    """A request, its tool call, the tool's result and the closing sentence, in OpenAI's shape."""
+    function = {"name": request.name, "arguments": json.dumps(request.arguments)}
+    call = {"id": call_id, "type": "function", "function": function}
+    return [
+        _said("user", request.text),
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": call_id, "content": request.result},
+        _said("assistant", request.answer),
+    ]
+
+
+def _routines(name: str, system: str, *tools: str, count: int = 24) -> Prompts:
+    """Requests for a routine of four steps, offered all tools or the named ones."""
+    drawn = Random(name)
+    offered = [each for each in household.TOOLS if not tools or each["function"]["name"] in tools]
+    texts = [household.routine_request(drawn, steps=4).text for _ in range(count)]
+    items = [
+        _planned([_said("system", system), _said("user", text)], "tool_call", tools=offered)
+        for text in texts
+    ]
+    return Prompts(name=name, items=tuple(items))
+
+
+def _spoken(
+    name: str,
+    content_class: str,
+    draw: Callable[[Random], household.Request],
+    count: int = 24,
+) -> Prompts:
+    """Requests that need no tool."""
+    drawn = Random(name)
+    items = [
+        _planned([_said("system", SPEAKER), _said("user", draw(drawn).text)], content_class)
+        for _ in range(count)
+    ]
+    return Prompts(name=name, items=tuple(items))
+
+
+def _notebooks(prompt_tokens: int) -> Conversations:
+    """Two conversations about notes that were read out before, filled up to a length."""
+    words = round((prompt_tokens - TURN_FRAME_TOKENS) / TOKENS_PER_WORD)
+    histories = tuple(
+        _planned(
+            [
+                _said("system", SPEAKER),
+                _said("user", _notes(words, seed)),
+                _said("assistant", "I will keep these notes."),
+            ],
+            "notes",
+            max_tokens=16,
+        )
+        for seed in ("first", "second")
+    )
+    name = f"notes_of_{prompt_tokens}_tokens"
+    return Conversations(name=name, histories=histories, branches=_branches())
+
+
+def _notes(words: int, seed: str) -> str:
+    drawn = Random(seed)
+    text: list[str] = []
+    while len(text) < words:
+        text += household.prose_request(drawn).answer.split()
+    return " ".join(text[:words])
+
+
+def _planned(
+    messages: Sequence[Message],
+    content_class: str,
+    *,
+    max_tokens: int = 128,
+    tools: Sequence[dict[str, Any]] = (),
+) -> PlannedRequest:
+    return PlannedRequest(
+        prompt=content_class,
+        messages=tuple(messages),
+        tools=tuple(tools),
+        max_tokens=max_tokens,
+        temperature=0.0,
+        content_class=content_class,
+    )
+
+
+def _said(role: str, content: str) -> Message:
+    return {"role": role, "content": content}
