@@ -1,6 +1,6 @@
 """Bytes of a server-sent-events stream -> events, incrementally and whatever way they were cut.
 
-What an event's data means is in ``delta`` and ``stream``; reading from the network is in ``client``.
+What an event's data means is in ``delta`` and ``stream``; reading from the network: ``exchange``.
 Source: WHATWG HTML, section "Server-sent events", with one departure: an event whose data is empty
 is not dispatched, since servers and proxies make such events out of keep-alives.
 """
