@@ -1,0 +1,20 @@
+"""The append-only files that a run leaves, and the views of measurements that are read from them.
+
+What a record holds is in ``record``; what the records prove is in ``proof``.
+"""
+
+from pytest_llmperf.evidence.file import NAME, EvidenceWriter, Ledger, read
+from pytest_llmperf.evidence.schema import SCHEMA_FILE, schema_text
+from pytest_llmperf.evidence.views import Evidence, Measured, in_order
+
+__all__ = [
+    "NAME",
+    "SCHEMA_FILE",
+    "Evidence",
+    "EvidenceWriter",
+    "Ledger",
+    "Measured",
+    "in_order",
+    "read",
+    "schema_text",
+]
