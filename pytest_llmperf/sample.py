@@ -34,13 +34,14 @@ _STAMPS = {
 }
 
 
-def value(request: Request, denominator: Denominator, drafts: int = 0) -> float | None:
+def value(request: Request, denominator: Denominator, drafts: int | None = 0) -> float | None:
     """One request's number: seconds, or tokens per second.
 
     Formula: ``denominator.formula``, with ``N`` the output tokens by the server's usage and ``k``
     the tokens in the first token-bearing chunk.
 
-    :param drafts: tokens that the engine drafts a step; the first chunk may hold one more.
+    :param drafts: tokens that the engine drafts a step, ``None`` or 0 without a drafter; the first
+        chunk may hold one more.
     """
     if reason_undefined(request, denominator, drafts) is not None:
         return None
@@ -50,14 +51,16 @@ def value(request: Request, denominator: Denominator, drafts: int = 0) -> float 
     return _tokens(request, denominator.clock) / duration_s
 
 
-def reason_undefined(request: Request, denominator: Denominator, drafts: int = 0) -> str | None:
+def reason_undefined(
+    request: Request, denominator: Denominator, drafts: int | None = 0
+) -> str | None:
     """Why the request has no number under this denominator; ``None`` if it has one."""
     if request.failure is not None:
         return f"the request failed ({request.failure.kind})"
     checks: tuple[Callable[[], str | None], ...] = (
         lambda: _interval_undefined(request, denominator.clock),
         lambda: _count_undefined(request) if denominator.unit == "output_token" else None,
-        lambda: _decode_undefined(request, drafts) if denominator.clock == "decode" else None,
+        lambda: _decode_undefined(request, drafts or 0) if denominator.clock == "decode" else None,
         lambda: _no_tokens_left(request, denominator),
     )
     return next((reason for check in checks if (reason := check()) is not None), None)
@@ -151,7 +154,9 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
         return float(median(self.values))
 
 
-def sample_of(requests: Iterable[Request], denominator: Denominator, drafts: int = 0) -> Sample:
+def sample_of(
+    requests: Iterable[Request], denominator: Denominator, drafts: int | None = 0
+) -> Sample:
     """The values of requests in the order they were sent.
 
     :raises InvalidMeasurement: no request has a value.
@@ -167,6 +172,8 @@ class Counted(msgspec.Struct, frozen=True, kw_only=True):
     label: str
     formula: str
     unit: str
+    clock: Clock | None = None
+    """``None`` where it is no clock of a denominator."""
     median: float | None
     """Over turns; ``None`` where no turn can be counted this way, and ``why`` says so."""
     n: int
@@ -177,7 +184,7 @@ class Counted(msgspec.Struct, frozen=True, kw_only=True):
     """The commonest reason of those that cannot."""
 
 
-def every_denominator(requests: Iterable[Request], drafts: int = 0) -> tuple[Counted, ...]:
+def every_denominator(requests: Iterable[Request], drafts: int | None = 0) -> tuple[Counted, ...]:
     """One run under every denominator that it can be counted by, the caller's view first."""
     turns = list(requests)
     clocks = (
@@ -189,7 +196,7 @@ def every_denominator(requests: Iterable[Request], drafts: int = 0) -> tuple[Cou
     rows = [
         _row(
             label,
-            (each.formula, each.unit_text),
+            (each.formula, each.unit_text, each.clock),
             [(value(turn, each, drafts), reason_undefined(turn, each, drafts)) for turn in turns],
         )
         for label, each in clocks
@@ -198,8 +205,8 @@ def every_denominator(requests: Iterable[Request], drafts: int = 0) -> tuple[Cou
     bundles = [(tokens_per_chunk(turn), _no_bundle(turn)) for turn in turns]
     return (
         *rows,
-        _row("inter-chunk gap", ("median gap between token-bearing chunks", "s"), gaps),
-        _row("tokens per chunk", ("N / token-bearing chunks", "tok/chunk"), bundles),
+        _row("inter-chunk gap", ("median gap between token-bearing chunks", "s", None), gaps),
+        _row("tokens per chunk", ("N / token-bearing chunks", "tok/chunk", None), bundles),
     )
 
 
@@ -210,7 +217,7 @@ def waits(requests: Iterable[Request]) -> tuple[Counted, ...]:
     return tuple(
         _row(
             f"time to {name.replace('_', ' ')}",
-            (f"t_{name} - t_sent", "s"),
+            (f"t_{name} - t_sent", "s", None),
             [(_wait_s(turn, name), f"no {name.replace('_', ' ')} is recorded") for turn in turns],
         )
         for name in firsts
@@ -239,7 +246,9 @@ def _counted_by(clock: Clock, unit: str) -> Denominator:
 
 
 def _row(
-    label: str, counted: tuple[str, str], found: Sequence[tuple[float | None, str | None]]
+    label: str,
+    counted: tuple[str, str, Clock | None],
+    found: Sequence[tuple[float | None, str | None]],
 ) -> Counted:
     values = [number for number, _ in found if number is not None]
     reasons = Counter(reason for number, reason in found if number is None and reason is not None)
@@ -247,6 +256,7 @@ def _row(
         label=label,
         formula=counted[0],
         unit=counted[1],
+        clock=counted[2],
         median=float(median(values)) if values else None,
         n=len(values),
         undefined=len(found) - len(values),

@@ -3,7 +3,7 @@
 What a record holds is in ``record``; what the records prove is in ``proof``.
 """
 
-from pytest_llmperf.evidence.file import NAME, EvidenceWriter, Ledger, read
+from pytest_llmperf.evidence.file import NAME, EvidenceWriter, read
 from pytest_llmperf.evidence.schema import SCHEMA_FILE, schema_text
 from pytest_llmperf.evidence.views import Evidence, Measured, in_order
 
@@ -12,7 +12,6 @@ __all__ = [
     "SCHEMA_FILE",
     "Evidence",
     "EvidenceWriter",
-    "Ledger",
     "Measured",
     "in_order",
     "read",

@@ -9,6 +9,7 @@ import io
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Self
 
 import msgspec
 
@@ -28,14 +29,15 @@ _decoder: msgspec.json.Decoder[record.Record] = msgspec.json.Decoder(record.Reco
 
 
 class EvidenceWriter:
-    """Appends records to ``folder/evidence.jsonl``, each on disk before ``write`` returns.
+    """Appends records to ``folder/evidence.jsonl``, each with the system before ``write`` returns.
 
     Any thread may write. A record that cannot be written whole leaves no part of itself.
 
+    :param first: the session's own record, written as the first line.
     :raises EvidenceError: the folder cannot be made, or already holds a session's evidence.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, first: record.Session) -> None:
         self.path = folder / NAME
         self._lock = threading.Lock()
         self._whole_bytes = 0
@@ -45,24 +47,24 @@ class EvidenceWriter:
         except OSError as error:
             raise EvidenceError(
                 f"No evidence can be written to {self.path}.",
-                _os_words(error),
+                f"{_os_words(error)}.",
                 "Name another folder; evidence is never overwritten.",
             ) from error
+        self.write(first)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def write(self, entry: record.Record) -> None:
         """Append one record as one line.
 
-        :raises EvidenceError: the first record is no session, or the disk refuses the line;
-            everything written before stays readable.
+        :raises EvidenceError: the disk refuses it; everything written before stays readable.
         """
         line = _encoder.encode(entry) + b"\n"
         with self._lock:
-            if self._whole_bytes == 0 and not isinstance(entry, record.Session):
-                raise EvidenceError(
-                    f"{title(entry)} cannot be the first line of {self.path}.",
-                    "Nothing was written yet, and the first line says whose evidence it is.",
-                    "Write the session first.",
-                )
             try:
                 self._append(line)
             except OSError as error:
@@ -92,31 +94,6 @@ class EvidenceWriter:
         self._file.close()
 
 
-class Ledger:
-    """A live run's evidence: every record is kept in memory and appended to the file.
-
-    :param folder: where the file goes; ``None`` keeps the records in memory only.
-    """
-
-    def __init__(self, folder: Path | None = None) -> None:
-        self.evidence = Evidence()
-        self._writer = None if folder is None else EvidenceWriter(folder)
-
-    def add(self, entry: record.Record) -> None:
-        """Keep one record; a repeated one is refused before it reaches the file.
-
-        :raises EvidenceError: it was recorded before, or cannot be written.
-        """
-        self.evidence.add(entry)
-        if self._writer is not None:
-            self._writer.write(entry)
-
-    def close(self) -> None:
-        """Close the file, if there is one."""
-        if self._writer is not None:
-            self._writer.close()
-
-
 def read(path: Path) -> Evidence:
     """Read one evidence file, or every ``evidence.jsonl`` in and below a folder.
 
@@ -143,7 +120,7 @@ def _read_into(evidence: Evidence, file: Path) -> None:
         content = file.read_bytes()
     except OSError as error:
         raise EvidenceError(
-            f"{file} cannot be read.", _os_words(error), "Name an evidence file or a folder."
+            f"{file} cannot be read.", f"{_os_words(error)}.", "Name an evidence file or a folder."
         ) from error
     lines = content.split(b"\n")
     _check_head(file, lines[0])

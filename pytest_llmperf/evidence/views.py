@@ -6,12 +6,12 @@ Files are in ``file``; a live run and a replayed one build their views through t
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
-from pytest_llmperf import record
+from pytest_llmperf import record, units
 from pytest_llmperf.errors import EvidenceError
 from pytest_llmperf.evidence.schema import SEE_SCHEMA
 
@@ -147,10 +147,12 @@ def title(entry: record.Record) -> str:
 class Evidence:
     """What one or several sessions recorded, and the questions that it answers."""
 
-    def __init__(self) -> None:
+    def __init__(self, records: Iterable[record.Record] = ()) -> None:
         self._books: list[_Book] = []
         self.cuts: list[str] = []
         """Last lines that a crash cut off, one sentence each."""
+        for each in records:
+            self.add(each)
 
     def add(self, entry: record.Record, *, source: str = "this session") -> None:
         """Take one more record of the newest session; a session record opens a session.
@@ -205,32 +207,37 @@ class Evidence:
         :param gate: a node id; where it is not found in full, ``file.py::test`` is enough.
         :raises EvidenceError: the short form fits several recorded gates.
         """
-        return tuple(measurement for _, measurement in self._of(gate))
-
-    def measured(self, gate: str) -> tuple[Measured, ...]:
-        """Every arm of every measurement of a gate, in the order of ``measurements``."""
-        return tuple(each for book, one in self._of(gate) for each in book.arms(one))
-
-    def arms(self, measurement: record.Measurement) -> tuple[Measured, ...]:
-        """One measurement's arms as declared; the record must be one that this evidence gave."""
-        for book in self._books:
-            if book.get(record.Measurement, measurement.measurement_id) is measurement:
-                return book.arms(measurement)
-        raise EvidenceError(
-            f"Measurement {measurement.measurement_id} of {measurement.gate} is not recorded here.",
-            f"Recorded gates: {', '.join(self.gates) or 'none'}.",
-            "Ask with a record from `measurements(gate)` of the same evidence.",
+        recorded = self._recorded_as(gate)
+        return tuple(
+            each for book in self._sorted() for each in book.measurements() if each.gate == recorded
         )
+
+    def measured(self, measurement_id: str) -> tuple[Measured, ...]:
+        """One measurement's arms, as declared.
+
+        :raises EvidenceError: there is none of that id, or several sessions have one.
+        """
+        found = [
+            (book, start)
+            for book in self._books
+            if (start := book.get(record.Measurement, measurement_id)) is not None
+        ]
+        if len(found) != 1:
+            raise EvidenceError(
+                f"{len(found)} measurements have the id {measurement_id!r}.",
+                f"There is evidence of {self.contents()}.",
+                "Ask with an id of `measurements(gate)`, or read one session's folder alone.",
+            )
+        book, start = found[0]
+        return book.arms(start)
+
+    def contents(self) -> str:
+        """What there is, for a message: sessions and gates."""
+        sessions = units.counted(len(self._books), "session")
+        return f"{sessions}, gates: {', '.join(self.gates) or 'none'}"
 
     def _sorted(self) -> list[_Book]:
         return sorted(self._books, key=lambda book: book.session.started_at)
-
-    def _of(self, gate: str) -> Iterator[tuple[_Book, record.Measurement]]:
-        recorded = self._recorded_as(gate)
-        for book in self._sorted():
-            for measurement in book.measurements():
-                if measurement.gate == recorded:
-                    yield book, measurement
 
     def _recorded_as(self, gate: str) -> str | None:
         """The recorded node id that is meant: evidence may come from another root folder."""
