@@ -1,0 +1,160 @@
+"""From records to contradictions: whether a measurement measured what it declares.
+
+Forming numbers is in ``sample``; what a contradiction does to a verdict is in ``verdict``.
+Every rule is one function in one of the tables below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pytest_llmperf.denominator import Denominator
+from pytest_llmperf.evidence import Measured
+from pytest_llmperf.proof import complete, pair, prefix, speculation, steady, traffic, values
+from pytest_llmperf.proof.contradiction import Contradiction, Finding
+from pytest_llmperf.proof.line import line
+from pytest_llmperf.proof.pair import Sides
+from pytest_llmperf.proof.prefix import expected_hits
+from pytest_llmperf.proof.window import Window
+
+RULES: tuple[Callable[[Window], Contradiction | None], ...] = (
+    complete.not_completed,
+    complete.fewer_turns,
+    complete.failed_turns,
+    complete.engine_died,
+    complete.restarted,
+    complete.wrong_answerer,
+    complete.several_servers,
+    complete.streams_differ,
+    traffic.foreign_traffic,
+    traffic.not_idle,
+    traffic.preempted,
+    traffic.counters_partial,
+    prefix.cached_unknown,
+    prefix.requirement_unknown,
+    prefix.nothing_cacheable,
+    prefix.prefix_differs,
+    prefix.not_cached,
+    prefix.not_cold,
+    prefix.cold_unproven,
+    prefix.swapped,
+    speculation.counters_unreadable,
+    speculation.no_drafts,
+    speculation.low_acceptance,
+    speculation.undeclared,
+    values.uncounted,
+    values.undefined,
+    values.peak_below_mean,
+    values.client_bottleneck,
+    values.prompt_length,
+    values.after_cache,
+    steady.slow_head,
+    steady.warming,
+)
+"""What makes one arm INVALID, in the order it is told: causes before their effects."""
+
+NOTICES: tuple[Callable[[Window], Finding | None], ...] = (
+    complete.failed_others,
+    complete.engine_unrecorded,
+    complete.doubted,
+    traffic.unchecked,
+    traffic.counters_partly,
+    traffic.odd_counters,
+    traffic.idle_gaps,
+    prefix.counters_disagree,
+    prefix.below_expected,
+    prefix.cache_suspected,
+    speculation.unknown,
+    speculation.nothing_to_draft,
+    speculation.output_disagrees,
+    values.client_late,
+    values.unequal_turns,
+    values.retokenised,
+    steady.drifting,
+)
+"""What a reader should know of one arm."""
+
+PAIR_RULES: tuple[Callable[[Sides], Contradiction | None], ...] = (
+    pair.no_factor,
+    pair.denominators_differ,
+    pair.engines_differ,
+    pair.prompts_differ,
+    pair.sampling_differs,
+    pair.prompt_lengths_differ,
+    pair.output_lengths_differ,
+)
+"""What makes a comparison INVALID although each arm may be sound."""
+
+PAIR_NOTICES: tuple[Callable[[Sides], Finding | None], ...] = (
+    pair.whole_turn_ratio,
+    pair.confounded,
+)
+"""What a reader should know of a comparison."""
+
+
+def contradictions(
+    measured: Measured, denominator: Denominator | None = None
+) -> tuple[Contradiction, ...]:
+    """Why this arm is no measurement of what it declares; empty where it is one.
+
+    :param denominator: the one its number is counted by, if not the declared one.
+    """
+    window = Window(measured, denominator)
+    return tuple(found for rule in RULES if (found := rule(window)) is not None)
+
+
+def findings(measured: Measured, denominator: Denominator | None = None) -> tuple[Finding, ...]:
+    """What a reader should know of this arm that does not make it invalid."""
+    window = Window(measured, denominator)
+    return tuple(found for notice in NOTICES if (found := notice(window)) is not None)
+
+
+def pair_contradictions(
+    candidate: Measured,
+    reference: Measured,
+    factor: str | None,
+    of: Denominator | None = None,
+) -> tuple[Contradiction, ...]:
+    """Why the ratio of two arms is not a measurement of the factor; empty where it is.
+
+    Each arm's own ``contradictions`` are not repeated here.
+
+    :param of: the denominator the ratio is counted by; the candidate's own if not given.
+    """
+    sides = _sides(candidate, reference, factor, of)
+    return tuple(found for rule in PAIR_RULES if (found := rule(sides)) is not None)
+
+
+def pair_findings(
+    candidate: Measured,
+    reference: Measured,
+    factor: str | None,
+    of: Denominator | None = None,
+) -> tuple[Finding, ...]:
+    """What a reader should know of a comparison that does not make it invalid."""
+    sides = _sides(candidate, reference, factor, of)
+    return tuple(found for notice in PAIR_NOTICES if (found := notice(sides)) is not None)
+
+
+def evidence_line(measured: Measured) -> str:
+    """What shows that the number is of what it declares, in words, on one line."""
+    return line(Window(measured))
+
+
+def _sides(
+    candidate: Measured, reference: Measured, factor: str | None, of: Denominator | None
+) -> Sides:
+    counted_by = candidate.arm.denominator if of is None else of
+    return Sides(candidate=candidate, reference=reference, factor=factor, of=counted_by)
+
+
+__all__ = [
+    "Contradiction",
+    "Finding",
+    "contradictions",
+    "evidence_line",
+    "expected_hits",
+    "findings",
+    "pair_contradictions",
+    "pair_findings",
+]

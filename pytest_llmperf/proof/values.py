@@ -1,0 +1,198 @@
+"""Whether every turn has a number under the denominator, and its tokens add up.
+
+How a number is formed is in ``sample``; whether it stands still over the turns is in ``steady``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+from statistics import median
+
+from pytest_llmperf.proof.contradiction import Contradiction, Finding
+from pytest_llmperf.proof.window import Window, some
+from pytest_llmperf.record import Request
+from pytest_llmperf.sample import inter_chunk_gap_s, reason_undefined
+from pytest_llmperf.units import count, percent
+
+LENGTH_TOLERANCE = 0.05
+"""How far a prompt may be from its declared length, and turns from each other."""
+
+LAG_SHARE = 0.25
+"""Share of the inter-chunk gap by which our own event loop may run late."""
+
+LAGGING_TURNS = 0.1
+"""Share of the turns that may be disturbed so; a pause of the machine is not a bottleneck."""
+
+
+def uncounted(window: Window) -> Contradiction | None:
+    """Every completed turn's output tokens are known where the denominator counts them."""
+    if window.denominator.unit != "output_token":
+        return None
+    unknown = [each for each in window.completed if each.usage.completion_tokens is None]
+    if not unknown:
+        return None
+    return Contradiction(
+        kind="tokens_unknown",
+        reason=f"{some(len(unknown), len(window.turns))} have no count of output tokens.",
+        evidence="The server's usage gives none, and chunks are not tokens.",
+        remedy="Have the server send usage (stream_options.include_usage), "
+        "or measure seconds per request.",
+    )
+
+
+def undefined(window: Window) -> Contradiction | None:
+    """Every completed turn has a number under the declared denominator."""
+    drafts = window.measured.arm.declared.draft_tokens
+    found = (reason_undefined(each, window.denominator, drafts) for each in window.completed)
+    reasons = Counter(reason for reason in found if reason is not None)
+    if not reasons or uncounted(window) is not None:
+        return None
+    listed = "; ".join(f"{n} because {reason}" for reason, n in sorted(reasons.items()))
+    return Contradiction(
+        kind="undefined",
+        reason=f"{some(sum(reasons.values()), len(window.turns))} have no "
+        f"{window.denominator.name}: {window.denominator.formula} is undefined.",
+        evidence=f"{listed}.",
+        remedy=_undefined_remedy(window),
+    )
+
+
+def _undefined_remedy(window: Window) -> str:
+    if window.denominator.clock == "decode":
+        return (
+            "Ask for longer answers; look for a proxy that buffers the stream and for "
+            "--stream-interval; have token counts by chunk (return_token_ids, "
+            "continuous_usage_stats)."
+        )
+    return "Look at these turns' stamps in the evidence."
+
+
+def peak_below_mean(window: Window) -> Contradiction | None:
+    """No stream's fastest chunk is slower than its mean: else the tokens are miscounted."""
+    broken = [each for each in window.completed if _is_peak_below_mean(each)]
+    if not broken:
+        return None
+    chunks = sum(each.tokens or 0 for each in broken[0].chunks)
+    return Contradiction(
+        kind="peak_below_mean",
+        reason=f"{some(len(broken), len(window.turns))} have a peak rate below their mean rate.",
+        evidence=f"In {broken[0].request_id} the chunks hold {count(chunks)} tokens, "
+        f"the usage says {count(broken[0].usage.completion_tokens)}.",
+        remedy="Count tokens by the server's usage or token ids, never by chunks.",
+    )
+
+
+def _is_peak_below_mean(turn: Request) -> bool:
+    counted = [(each.at_ns, each.tokens) for each in turn.chunks if each.tokens is not None]
+    every = turn.usage.completion_tokens
+    if len(counted) < len(turn.chunks) or len(counted) < 2 or every is None:  # noqa: PLR2004 - a gap
+        return False
+    (first_ns, first_tokens), *_ = counted
+    mean = (every - first_tokens) / max(counted[-1][0] - first_ns, 1)
+    peak = max(
+        tokens / max(later - earlier, 1) for (earlier, _), (later, tokens) in pairwise(counted)
+    )
+    return peak < mean * (1 - 1e-9)
+
+
+def client_bottleneck(window: Window) -> Contradiction | None:
+    """Our own event loop was not late by a share of what it timed."""
+    late = _late(window)
+    if len(late) <= LAGGING_TURNS * len(window.turns):
+        return None
+    lag_s, gap_s = (median(numbers) for numbers in zip(*late, strict=True))
+    return Contradiction(
+        kind="client_bottleneck",
+        reason=f"The client was the bottleneck in {some(len(late), len(window.turns))}.",
+        evidence=f"There its event loop ran late by {1000 * lag_s:.1f} ms (99th percentile), "
+        f"the gap between chunks was {1000 * gap_s:.1f} ms; a quarter of it is allowed.",
+        remedy="Give the client a core of its own, or run it on another machine.",
+    )
+
+
+def client_late(window: Window) -> Finding | None:
+    """Turns that our own event loop disturbed, too few to spoil the measurement."""
+    late = _late(window)
+    if not late or client_bottleneck(window) is not None:
+        return None
+    return Finding(
+        kind="client_late",
+        text=f"In {some(len(late), len(window.turns))} the client's event loop ran late by more "
+        "than a quarter of the gap between chunks.",
+    )
+
+
+def _late(window: Window) -> list[tuple[float, float]]:
+    """Lag and gap in seconds of the turns whose lag is too large a share of the gap."""
+    pairs = [
+        (each.loop_lag_ns / 1e9, gap_s)
+        for each in window.completed
+        if each.loop_lag_ns is not None and (gap_s := inter_chunk_gap_s(each)) is not None
+    ]
+    return [(lag_s, gap_s) for lag_s, gap_s in pairs if lag_s > LAG_SHARE * gap_s > 0]
+
+
+def prompt_length(window: Window) -> Contradiction | None:
+    """Prompts have the length that the workload states."""
+    off = [
+        (stated, prompt)
+        for each in window.completed
+        if (stated := each.declared_prompt_tokens) is not None
+        and (prompt := each.usage.prompt_tokens) is not None
+        and abs(prompt - stated) > LENGTH_TOLERANCE * stated
+    ]
+    if not off:
+        return None
+    stated, prompt = off[0]
+    return Contradiction(
+        kind="prompt_length",
+        reason=f"{some(len(off), len(window.turns))} have a prompt of undeclared length.",
+        evidence=f"Declared {count(stated)} tokens, the server's usage says {count(prompt)}; "
+        f"{percent(LENGTH_TOLERANCE)} is allowed.",
+        remedy="Measure the prompt with the server's own tokenizer and declare that length.",
+    )
+
+
+def unequal_turns(window: Window) -> Finding | None:
+    """Prompts of the turns that differ in length among themselves."""
+    lengths = [n for each in window.completed if (n := each.usage.prompt_tokens) is not None]
+    if not lengths or max(lengths) - min(lengths) <= LENGTH_TOLERANCE * max(lengths):
+        return None
+    return Finding(
+        kind="unequal_turns",
+        text=f"Prompts are {count(min(lengths))} to {count(max(lengths))} tokens long: "
+        "their spread is part of the numbers' spread.",
+    )
+
+
+def retokenised(window: Window) -> Finding | None:
+    """Counts that a tokenizer made and not the server."""
+    found = sum(each.tokens_from == "retokenised" for each in window.completed)
+    if not found:
+        return None
+    return Finding(
+        kind="retokenised",
+        text=f"{some(found, len(window.turns))} have their output counted by a tokenizer, "
+        "not by the server.",
+    )
+
+
+def after_cache(window: Window) -> Contradiction | None:
+    """No server counts its prompt tokens only after the cache, nor more hits than prompt."""
+    odd = [
+        each
+        for each in window.completed
+        if (prompt := each.usage.prompt_tokens) is not None
+        and (prompt <= 0 or (each.usage.cached_tokens or 0) > prompt)
+    ]
+    if not odd or window.denominator.prefix == "any":
+        return None
+    usage = odd[0].usage
+    return Contradiction(
+        kind="usage_inconsistent",
+        reason=f"{some(len(odd), len(window.turns))} have a usage that cannot be.",
+        evidence=f"In {odd[0].request_id}: {count(usage.prompt_tokens)} prompt tokens, "
+        f"{count(usage.cached_tokens)} of them cached.",
+        remedy="This server counts prompt tokens after the cache; measure with prefix='any'.",
+    )
