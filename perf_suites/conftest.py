@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from pytest_llmperf import Conversations, PlannedRequest, Prompts
 from pytest_llmperf.miniature import household
-from pytest_llmperf.planned import PlannedRequest
-from pytest_llmperf.workload import Conversations, Prompts, unchanging
+from pytest_llmperf.workload import unchanging
 
 Message = dict[str, Any]
 
@@ -25,11 +25,11 @@ ROUTER_HISTORIES = (6, 8, 10)
 CHOICE = ("set_light", "start_timer", "create_routine")
 """The tools of the shorter prompts: a choice, but a small one."""
 
-TOKENS_PER_WORD = 1.2
+TOKENS_PER_WORD = 1.15
 """Of household prose under the miniature's tokenizer; other tokenizers are close, not equal."""
 
-TURN_FRAME_TOKENS = 46
-"""System line, last message and turn marks around a conversation's notes, by that tokenizer."""
+TURN_FRAME_TOKENS = 70
+"""Nonce, system line, last message and turn marks around the notes, by that tokenizer."""
 
 
 @pytest.fixture(scope="session")

@@ -39,8 +39,8 @@ IMPORT_FENCES = {
     "psutil": "server place",
     "subprocess": "server",
     "socket": "server",
-    "time": "server session progress miniature.train",
-    "pytest_llmperf.testing": "",
+    "time": "server client session progress miniature.train",
+    "pytest_llmperf.testing": "testing",
     "perf_suites": "",
     "vllm": "",
 }
