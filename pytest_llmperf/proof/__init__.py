@@ -10,11 +10,21 @@ from collections.abc import Callable
 
 from pytest_llmperf.denominator import Denominator
 from pytest_llmperf.evidence import Measured
-from pytest_llmperf.proof import complete, pair, prefix, speculation, steady, traffic, values
+from pytest_llmperf.proof import (
+    agreement,
+    cold,
+    complete,
+    pair,
+    speculation,
+    steady,
+    traffic,
+    values,
+    warm,
+)
 from pytest_llmperf.proof.contradiction import Contradiction, Finding
 from pytest_llmperf.proof.line import line
 from pytest_llmperf.proof.pair import Sides
-from pytest_llmperf.proof.prefix import expected_hits
+from pytest_llmperf.proof.warm import expected_hits
 from pytest_llmperf.proof.window import Window
 
 RULES: tuple[Callable[[Window], Contradiction | None], ...] = (
@@ -30,14 +40,14 @@ RULES: tuple[Callable[[Window], Contradiction | None], ...] = (
     traffic.not_idle,
     traffic.preempted,
     traffic.counters_partial,
-    prefix.cached_unknown,
-    prefix.requirement_unknown,
-    prefix.nothing_cacheable,
-    prefix.prefix_differs,
-    prefix.not_cached,
-    prefix.not_cold,
-    prefix.cold_unproven,
-    prefix.swapped,
+    warm.cached_unknown,
+    warm.requirement_unknown,
+    warm.nothing_cacheable,
+    warm.prefix_differs,
+    warm.not_cached,
+    cold.not_cold,
+    cold.cold_unproven,
+    agreement.swapped,
     speculation.counters_unreadable,
     speculation.no_drafts,
     speculation.low_acceptance,
@@ -61,9 +71,9 @@ NOTICES: tuple[Callable[[Window], Finding | None], ...] = (
     traffic.counters_partly,
     traffic.odd_counters,
     traffic.idle_gaps,
-    prefix.counters_disagree,
-    prefix.below_expected,
-    prefix.cache_suspected,
+    agreement.counters_disagree,
+    warm.below_expected,
+    agreement.cache_suspected,
     speculation.unknown,
     speculation.nothing_to_draft,
     speculation.output_disagrees,

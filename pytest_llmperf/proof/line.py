@@ -5,7 +5,9 @@ What makes it a proof is in the other rooms of ``proof``; where it is printed is
 
 from __future__ import annotations
 
-from pytest_llmperf.proof.prefix import COLD_SHARE, required_hits, span
+from pytest_llmperf.proof.agreement import span
+from pytest_llmperf.proof.cold import COLD_SHARE
+from pytest_llmperf.proof.warm import required_hits
 from pytest_llmperf.proof.window import Window, some
 from pytest_llmperf.record import Request
 from pytest_llmperf.units import counted, percent

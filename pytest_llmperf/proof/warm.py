@@ -1,33 +1,23 @@
-"""Whether the prefix was cached, or was not, as the denominator declares; timing never proves it.
+"""Whether warm turns were cached as block size, drafter and common prefix allow; usage proves it.
 
-The server's usage is the proof, request by request; its counters must agree where they are there.
+Cold turns are in ``cold``; where usage and counters disagree is in ``agreement``.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from statistics import median
 
+from pytest_llmperf.proof.agreement import ASK_DETAILS, counters_say, silent, span
 from pytest_llmperf.proof.contradiction import Contradiction, Finding
-from pytest_llmperf.proof.window import Window, growth, some
+from pytest_llmperf.proof.window import Window, some
 from pytest_llmperf.record import Request
-from pytest_llmperf.units import count, percent, ratio
-
-COLD_SHARE = 0.01
-"""Share of a prompt that may be cached in a turn that is declared cold."""
+from pytest_llmperf.units import count
 
 COMMON_SHARE = 0.5
 """Share of a prompt that must be common to what went before, where no share is declared."""
 
-AGREEMENT = 0.01
-"""Relative difference between usage and counters up to which they agree."""
-
-SUSPECT_RATIO = 3.0
-"""Priming over turns in time to first token from which a cache is suspected, never proven."""
-
-ASK_DETAILS = "Start vLLM with --enable-prompt-tokens-details"
 RETENTION = "--prefix-cache-retention-interval"
+"""The flag without which layers with a sliding window keep too few prefix blocks."""
 
 
 def expected_hits(
@@ -59,13 +49,13 @@ def cached_unknown(window: Window) -> Contradiction | None:
     """The server says for every warm turn how many tokens were cached."""
     if window.denominator.prefix != "warm":
         return None
-    unknown = _unknown(window)
+    unknown = silent(window)
     if not unknown:
         return None
     return Contradiction(
         kind="cached_unknown",
         reason=f"{some(len(unknown), len(window.turns))} do not say how many tokens were cached.",
-        evidence=f"Usage has no cached_tokens; the counters say: {_counters(window)}.",
+        evidence=f"Usage has no cached_tokens; the counters say: {counters_say(window)}.",
         remedy=f"{ASK_DETAILS}; only usage proves a cached turn.",
     )
 
@@ -137,7 +127,7 @@ def not_cached(window: Window) -> Contradiction | None:
         kind="not_cached",
         reason=f"{some(len(short), len(window.turns))} were not cached as declared.",
         evidence=f"There {span(cached)} tokens were cached where {span(wanted)} were expected; "
-        f"the counters say: {_counters(window)}.",
+        f"the counters say: {counters_say(window)}.",
         remedy=_cause(window, short),
     )
 
@@ -174,83 +164,6 @@ def _cause(window: Window, short: list[Request]) -> str:
     return "Prefix caching off? Start vLLM with --enable-prefix-caching."
 
 
-def not_cold(window: Window) -> Contradiction | None:
-    """No cold turn had more than a trace of its prompt cached."""
-    warm = [each for each in _cold(window) if _is_warm(each)]
-    if not warm:
-        return None
-    cached = [each.usage.cached_tokens or 0 for each in warm]
-    prompts = [each.usage.prompt_tokens for each in warm if each.usage.prompt_tokens is not None]
-    return Contradiction(
-        kind="not_cold",
-        reason=f"{some(len(warm), len(window.turns))} were declared cold and had a cached prefix.",
-        evidence=f"There {span(cached)} of {span(prompts)} prompt tokens were cached; "
-        f"{percent(COLD_SHARE)} is allowed.",
-        remedy="Begin every cold prompt with a nonce, before the system prompt; "
-        "a seed or a prompt used twice warms the cache.",
-    )
-
-
-def cold_unproven(window: Window) -> Contradiction | None:
-    """A cold turn's usage says that nothing was cached, or the counters prove it for all."""
-    unknown = _unknown(window) if window.denominator.prefix == "cold" else []
-    if not unknown or _counters_prove_cold(window):
-        return None
-    return Contradiction(
-        kind="cold_unproven",
-        reason=f"{some(len(unknown), len(window.turns))} do not say how many tokens were cached.",
-        evidence=f"Usage has no cached_tokens; the counters say: {_counters(window)}.",
-        remedy=f"{ASK_DETAILS}, or make the metrics page readable.",
-    )
-
-
-def _counters_prove_cold(window: Window) -> bool:
-    """No hit at all in a window in which the counters saw all our requests."""
-    return window.delta.prefix_hits == 0 and window.misses_requests is None
-
-
-def swapped(window: Window) -> Contradiction | None:
-    """There were no more hits than lookups, where the prefix is part of the declaration."""
-    found = _more_hits_than_lookups(window)
-    if found is None or window.denominator.prefix == "any":
-        return None
-    return Contradiction(
-        kind="counters_swapped",
-        reason="The counters show more prefix hits than lookups.",
-        evidence=f"{found}.",
-        remedy="Check whether the metrics page names hits and queries the wrong way round.",
-    )
-
-
-def _more_hits_than_lookups(window: Window) -> str | None:
-    hits, queries = window.delta.prefix_hits, window.delta.prefix_queries
-    if hits is not None and queries is not None and hits > queries:
-        return f"In the window {hits:,.0f} hits, {queries:,.0f} lookups"
-    readings = (window.measured.before, window.measured.after)
-    problems = [each.problem for each in readings if each is not None and each.readable]
-    return next((each for each in problems if each and "prefix_hits" in each), None)
-
-
-def counters_disagree(window: Window) -> Finding | None:
-    """Usage and counters that give different hits or prompts for the same traffic."""
-    pairs = (
-        ("cached tokens", window.cached_tokens, window.delta.prefix_hits),
-        ("prompt tokens looked up", window.prompt_tokens, window.delta.prefix_queries),
-    )
-    apart = [
-        f"{what}: {usage:,} by usage, {counter:,.0f} by the counters"
-        for what, usage, counter in pairs
-        if usage is not None
-        and counter is not None
-        and abs(usage - counter) > AGREEMENT * max(usage, counter)
-    ]
-    if not apart:
-        return None
-    return Finding(
-        kind="counters_disagree", text=f"Usage and counters disagree: {'; '.join(apart)}."
-    )
-
-
 def below_expected(window: Window) -> Finding | None:
     """Turns that reach the declared share but not what the cache would allow."""
     below = [
@@ -270,44 +183,8 @@ def below_expected(window: Window) -> Finding | None:
     )
 
 
-def cache_suspected(window: Window) -> Finding | None:
-    """Turns that are fast as if cached while neither usage nor counters show it."""
-    if any(each.usage.cached_tokens for each in window.completed) or window.delta.prefix_hits:
-        return None
-    primes = _first_token_s(each for each in window.measured.requests if each.role == "prime")
-    turns = _first_token_s(window.completed)
-    if not primes or not turns or median(primes) < SUSPECT_RATIO * median(turns):
-        return None
-    return Finding(
-        kind="cache_suspected",
-        text="By timing alone a cached prefix is suspected: time to first token fell "
-        f"{ratio(median(primes) / median(turns))} from priming to turns, and no hit is reported.",
-    )
-
-
-def _first_token_s(requests: Iterable[Request]) -> list[float]:
-    return [
-        (each.stamps.first_token_ns - each.stamps.sent_ns) / 1e9
-        for each in requests
-        if each.stamps.first_token_ns is not None and each.stamps.sent_ns is not None
-    ]
-
-
 def _warm(window: Window) -> tuple[Request, ...]:
     return window.completed if window.denominator.prefix == "warm" else ()
-
-
-def _cold(window: Window) -> tuple[Request, ...]:
-    return window.completed if window.denominator.prefix == "cold" else ()
-
-
-def _unknown(window: Window) -> list[Request]:
-    return [each for each in window.completed if each.usage.cached_tokens is None]
-
-
-def _is_warm(turn: Request) -> bool:
-    cached, prompt = turn.usage.cached_tokens or 0, turn.usage.prompt_tokens
-    return cached > 0 and (prompt is None or cached > COLD_SHARE * prompt)
 
 
 def _is_short(turn: Request) -> bool:
@@ -320,18 +197,3 @@ def _difference(turn: Request) -> str:
     if common is None:
         return f"No hit is expected in {turn.request_id}"
     return f"The prompt differs from token {count(common)} on, of {count(prompt)}"
-
-
-def _counters(window: Window) -> str:
-    if not window.is_readable:
-        return f"nothing ({window.unreadable_why})"
-    hits = growth(window.delta.prefix_hits, "hits")
-    return f"{hits}, {growth(window.delta.prefix_queries, 'lookups')}"
-
-
-def span(numbers: list[int]) -> str:
-    """Numbers of several turns: one if they are equal, else the least and the greatest."""
-    if not numbers:
-        return count(None)
-    low, high = min(numbers), max(numbers)
-    return count(low) if low == high else f"{count(low)} to {count(high)}"
