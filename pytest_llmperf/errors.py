@@ -8,6 +8,7 @@ No message is built here: the room that notices a fault words it.
     │   ├── EngineDied        it exited before or while it was used
     │   ├── EngineLate        it was not ready within its deadline
     │   └── EngineForeign     something else answers where ours should
+    ├── NotAttached           servers are attached and this engine is not among them: a skip
     ├── EvidenceError         recorded evidence cannot be read, or is missing
     ├── InvalidMeasurement    the measurement did not measure what it declared (INVALID)
     └── Regression            a gate is red (REGRESS); also an AssertionError
@@ -52,6 +53,10 @@ class EngineLate(EngineError):
 
 class EngineForeign(EngineError):
     """Another process or another server answers on the address that should be ours."""
+
+
+class NotAttached(LlmperfError):
+    """Servers are attached and this engine is not among them; its test is to be skipped."""
 
 
 class EvidenceError(LlmperfError):
