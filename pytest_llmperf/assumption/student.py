@@ -164,12 +164,9 @@ def _one_sample(
     )
     if n >= fewest:
         return comparison
-    return msgspec.structs.replace(
-        comparison,
-        warnings=(
-            f"a test takes at least {fewest} {replicate}s, and there {'is' if n == 1 else 'are'} {n}",
-        ),
-    )
+    there = "there is 1" if n == 1 else f"there are {n}"
+    warning = f"a test takes at least {fewest} {replicate}s, and {there}"
+    return msgspec.structs.replace(comparison, warnings=(warning,))
 
 
 def _t_comparison(
