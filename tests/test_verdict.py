@@ -101,6 +101,8 @@ class TestTheWord:
     def test_the_levels_are_those_of_the_comparison(self) -> None:
         assert judged(compared(p_regress=0.02)).word == "INCONCLUSIVE"
         assert judged(compared(p_regress=0.02, alpha=0.05)).word == "REGRESS"
+        assert judged(compared(p_pass=0.051)).word == "INCONCLUSIVE"
+        assert judged(compared(p_pass=0.051, beta=0.1)).word == "PASS"
 
     def test_any_contradiction_of_the_same_shape_is_taken_as_text(self) -> None:
         class Foreign:
