@@ -1,0 +1,131 @@
+"""Turns that still get faster measure the engine's warming up."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from scipy.stats import kendalltau
+
+from pytest_llmperf.proof import contradictions, findings
+from pytest_llmperf.proof.steady import falling_p
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_llmperf.evidence import Measured
+    from tests.proof.conftest import Making
+
+
+def kinds(measured: Measured) -> list[str]:
+    return [each.kind for each in contradictions(measured)]
+
+
+def lasting(making: Making, seconds: Sequence[float]) -> Measured:
+    """Turns whose last tokens come so long after they were sent."""
+    sound = making.sound(turns=len(seconds), loop_lag_ns=0)
+    return making.with_turns(
+        sound,
+        lambda n, each: msgspec.structs.replace(
+            each,
+            chunks=(),
+            stamps=msgspec.structs.replace(
+                each.stamps,
+                sent_ns=(n + 2) * 10**10,
+                first_token_ns=(n + 2) * 10**10 + 10**8,
+                last_token_ns=(n + 2) * 10**10 + round(seconds[n] * 1e9),
+                closed_ns=(n + 2) * 10**10 + round(seconds[n] * 1e9) + 1,
+            ),
+        ),
+    )
+
+
+def within(making: Making, seconds: Sequence[float]) -> Measured:
+    return making.with_after(lasting(making, seconds), at_ns=10**13)
+
+
+def test_a_slow_first_turn_is_not_warm(making: Making) -> None:
+    measured = within(making, [2.1, 0.31, 0.30, 0.30])
+    (found,) = contradictions(measured)
+    assert found.kind == "not_warm"
+    assert found.reason == (
+        "Not warm: the first 1 turn of 4 took at least 6.77x as long as every later one."
+    )
+    assert found.evidence == "First 2.1, later at most 0.31 s."
+    assert found.remedy == (
+        "Warm up longer, with the prompt lengths and sampling that are measured."
+    )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "warm"),
+    [
+        ([0.31, 0.30, 0.30, 0.30], True),
+        ([0.46, 0.31, 0.30, 0.30], True),
+        ([0.47, 0.31, 0.30, 0.30], False),
+        ([2.1, 1.9, 0.31, 0.30, 0.30, 0.30], False),
+        ([2.1, 2.0, 1.9, 0.31, 0.30, 0.30], False),
+        ([0.30, 2.1, 0.30, 0.30, 0.30, 0.30], True),
+        ([2.1, 0.3, 0.3], False),
+        ([2.1, 0.3], True),
+    ],
+)
+def test_a_change_point_in_the_first_turns_is_found(
+    making: Making, seconds: list[float], warm: bool
+) -> None:
+    assert kinds(within(making, seconds)) == ([] if warm else ["not_warm"])
+
+
+def test_a_longer_answer_explains_a_slow_first_turn(making: Making) -> None:
+    measured = within(making, [0.9, 0.3, 0.3, 0.3])
+    longer = making.with_usage(measured, slice(0, 1), completion_tokens=144)
+    assert kinds(longer) == []
+    much_slower = making.with_usage(
+        within(making, [2.1, 0.3, 0.3, 0.3]), slice(0, 1), completion_tokens=60
+    )
+    assert kinds(much_slower) == ["not_warm"]
+
+
+def test_turns_that_get_steadily_faster_are_not_warm(making: Making) -> None:
+    measured = within(making, [0.50 - 0.01 * n for n in range(12)])
+    (found,) = contradictions(measured)
+    assert found.kind == "not_warm"
+    assert found.reason == "Not warm: the turns got steadily faster while they were measured."
+    assert found.evidence == (
+        "The first third took 1.20x as long as the last (Kendall's tau, one-sided p < 0.001)."
+    )
+    assert found.remedy == "Warm up longer, until the turns stand still."
+
+
+def test_a_small_trend_and_one_for_the_worse_are_told(making: Making) -> None:
+    falling = within(making, [0.50 - 0.001 * n for n in range(12)])
+    rising = within(making, [0.50 + 0.01 * n for n in range(12)])
+    assert kinds(falling) == kinds(rising) == []
+    texts = [each.text for each in findings(falling) + findings(rising) if each.kind == "drifting"]
+    assert texts == [
+        (
+            "The turns got steadily faster: the slower end took 1.02x as long "
+            "(Kendall's tau, one-sided p < 0.001)."
+        ),
+        (
+            "The turns got steadily slower: the slower end took 1.16x as long "
+            "(Kendall's tau, one-sided p < 0.001)."
+        ),
+    ]
+
+
+def test_noise_is_neither_warming_nor_drifting(making: Making) -> None:
+    chance = random.Random(7)
+    measured = within(making, [0.3 * (1 + 0.1 * chance.random()) for _ in range(30)])
+    assert kinds(measured) == []
+    assert "drifting" not in [each.kind for each in findings(measured)]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_trend_is_close_to_the_exact_one(seed: int) -> None:
+    chance = random.Random(seed)
+    values = [chance.random() - 0.02 * seed * n / 20 for n in range(30)]
+    exact = kendalltau(range(30), values, alternative="less", method="exact").pvalue
+    assert falling_p(values) == pytest.approx(exact, rel=0.25, abs=2e-5)
