@@ -73,7 +73,7 @@ class _Planner:
         primes: dict[tuple[str, str], Step] = {}
         for turn in turns:
             if turn.after is not None:
-                key = (turn.arm, turn.after.digest)
+                key = (turn.arm, turn.after.digest())
                 prime_role: Role = "warmup" if role == "warmup" else "prime"
                 primes[key] = Step(
                     arm=turn.arm, role=prime_role, block=block, request=turn.after, after=None

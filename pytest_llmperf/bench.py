@@ -1,0 +1,150 @@
+"""What a test holds in its hands: engines as leases, and the bench that measures them.
+
+Where measurements come from, a live engine or recorded evidence, is the session's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from pytest_llmperf import record
+from pytest_llmperf.declaration import Declaration, Factor
+from pytest_llmperf.denominator import Denominator
+from pytest_llmperf.errors import EvidenceError, UsageError
+from pytest_llmperf.evidence import Measured
+from pytest_llmperf.gate import Gate
+from pytest_llmperf.plan import CANDIDATE, REFERENCE
+from pytest_llmperf.run import Levels, Pair, Run
+from pytest_llmperf.workload import Conversations, Prompts, Workload
+
+
+class Lease(Protocol):
+    """An engine as a fixture hands it out; the session may stop and boot it in between."""
+
+    @property
+    def name(self) -> str:
+        """The engine's name: ``gemma``, ``gemma_autoregressive``, or your own."""
+
+    @property
+    def declared(self) -> record.Declared:
+        """What its profile promises of it."""
+
+    @property
+    def url(self) -> str:
+        """Where it answers, for requests of your own; boots it if need be."""
+
+
+class Side(msgspec.Struct, frozen=True, kw_only=True):
+    """One arm before it is measured: a lease under a denominator."""
+
+    name: str
+    lease: Lease
+    denominator: Denominator
+
+
+class Source(Protocol):
+    """Where measurements come from."""
+
+    @property
+    def levels(self) -> Levels:
+        """The error rates of this run's gates."""
+
+    def measured(
+        self,
+        node_id: str,
+        call: int,
+        declaration: Declaration,
+        sides: Sequence[Side],
+        workload: Workload,
+    ) -> Sequence[Measured]:
+        """Measure, or find what was measured: one ``Measured`` for each side, in order."""
+
+
+class Bench:
+    """Measures as the test's markers declare. The ``llmperf`` fixture is one of these."""
+
+    def __init__(self, source: Source, declaration: Declaration, gate: Gate) -> None:
+        self._source = source
+        self._declaration = declaration
+        self._gate = gate
+        self._calls = 0
+
+    def __call__(self, engine: Lease, workload: Workload) -> Run:
+        """Measure one engine under the test's denominator.
+
+        :raises UsageError: the test declares a speed-up, or an argument is of the wrong kind.
+        """
+        if self._declaration.factor is not None:
+            raise UsageError(
+                "This test declares a speed-up and measures one arm.",
+                f"Its markers compare {self._declaration.factor}.",
+                "Call llmperf.compare(...), or drop the speedup marker.",
+            )
+        side = Side(name=CANDIDATE, lease=engine, denominator=self._declaration.denominator)
+        return self._measure([side], workload)[0]
+
+    def compare(self, candidate: Lease, *rest: Lease | Workload) -> Pair:
+        """Measure two arms in ABBA blocks.
+
+        ``compare(engine, workload)`` where the factor is the prefix, and
+        ``compare(candidate, reference, workload)`` where it is the engine.
+
+        :raises UsageError: no speed-up is declared, or the arguments don't fit its factor.
+        """
+        factor, of = self._declaration.factor, self._declaration.speedup
+        if factor is None or of is None:
+            raise UsageError(
+                "This test compares two arms and declares no speed-up.",
+                f"Its denominator is {self._declaration.denominator.name}.",
+                "Mark it with speedup(of=..., factor=...).",
+            )
+        reference, workload = _arms(factor, candidate, rest)
+        runs = self._measure(self._sides(factor, candidate, reference), workload)
+        return Pair(runs[0], runs[1], of=of, factor=factor)
+
+    def _sides(self, factor: Factor, candidate: Lease, reference: Lease) -> list[Side]:
+        own = self._declaration.denominator
+        other = msgspec.structs.replace(own, prefix="cold") if factor == "prefix" else own
+        return [
+            Side(name=CANDIDATE, lease=candidate, denominator=own),
+            Side(name=REFERENCE, lease=reference, denominator=other),
+        ]
+
+    def _measure(self, sides: Sequence[Side], workload: Workload) -> list[Run]:
+        if not isinstance(workload, Prompts | Conversations):
+            raise UsageError(
+                f"{workload!r} is no workload.",
+                f"It is a {type(workload).__name__}.",
+                "Give Prompts(...) or Conversations(...) from pytest_llmperf.",
+            )
+        call, self._calls = self._calls, self._calls + 1
+        measured = self._source.measured(
+            self._gate.node_id, call, self._declaration, sides, workload
+        )
+        if len(measured) != len(sides):
+            raise EvidenceError(
+                f"A measurement of {len(sides)} arms came back with {len(measured)}.",
+                f"Gate {self._gate.node_id}, call {call}.",
+                "Record this gate again.",
+            )
+        levels = self._source.levels
+        return [Run(each, levels=levels, gate=self._gate) for each in measured]
+
+
+def _arms(
+    factor: Factor, candidate: Lease, rest: Sequence[Lease | Workload]
+) -> tuple[Lease, Workload]:
+    wanted = 1 if factor == "prefix" else 2
+    if len(rest) != wanted:
+        call = "engine, workload" if factor == "prefix" else "candidate, reference, workload"
+        raise UsageError(
+            f"compare() got {len(rest) + 1} arguments for a speed-up by {factor}.",
+            f"The factor {factor!r} compares on {'one engine' if wanted == 1 else 'two engines'}.",
+            f"Write llmperf.compare({call}).",
+        )
+    workload = rest[-1]
+    reference = candidate if wanted == 1 else rest[0]
+    return reference, workload  # type: ignore[return-value]  # _measure checks what they are

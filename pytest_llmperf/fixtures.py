@@ -1,0 +1,118 @@
+"""Pytest's fixtures: each a thin door to the session, the bench or the profile.
+
+What they hand out lives in ``bench``, ``session`` and ``budget``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_llmperf.budget import Budget
+from pytest_llmperf.errors import InvalidMeasurement
+from pytest_llmperf.keys import DECLARATION, GATE, SESSION, SETTINGS
+
+if TYPE_CHECKING:
+    from pytest_llmperf.bench import Bench, Lease
+    from pytest_llmperf.session import Session
+
+ENGINE_FIXTURES = {"gemma": True, "gemma_autoregressive": False}
+"""The engine fixtures and whether each speculates."""
+
+
+@pytest.fixture(scope="session")
+def llmperf_session(request: pytest.FixtureRequest) -> Iterator[Session]:
+    """The run's session: made when the first test asks, closed with the last one."""
+    from pytest_llmperf.progress import Teller  # noqa: PLC0415 - loaded when a test asks
+    from pytest_llmperf.session import LiveSession, RecordedSession  # noqa: PLC0415 - likewise
+
+    config = request.config
+    settings = config.stash[SETTINGS]
+    live = settings.replay is None
+    session = LiveSession(settings, tell=Teller(config)) if live else RecordedSession(settings)
+    config.stash[SESSION] = session
+    yield session
+    session.close()
+
+
+@pytest.fixture
+def llmperf(request: pytest.FixtureRequest, llmperf_session: Session) -> Bench:
+    """Measure as the test's markers declare.
+
+    ``run = llmperf(gemma, workload)``, or, with a speed-up declared,
+    ``pair = llmperf.compare(gemma, gemma_autoregressive, workload)``.
+    """
+    from pytest_llmperf.bench import Bench  # noqa: PLC0415 - loaded when a test asks
+
+    _refuse_workers(request.config)
+    return Bench(llmperf_session, request.node.stash[DECLARATION], request.node.stash[GATE])
+
+
+@pytest.fixture
+def gemma(request: pytest.FixtureRequest, llmperf_session: Session) -> Lease:
+    """The profile's engine with its drafter and with prefix caching."""
+    return _booted(request, llmperf_session, "gemma")
+
+
+@pytest.fixture
+def gemma_autoregressive(request: pytest.FixtureRequest, llmperf_session: Session) -> Lease:
+    """The same engine without a drafter: one token a step."""
+    return _booted(request, llmperf_session, "gemma_autoregressive")
+
+
+@pytest.fixture
+def engine(llmperf_session: Session) -> Callable[..., Lease]:
+    """A factory of engines of your own: ``engine("short", speculation=True, flags={...})``.
+
+    The name stands in every report; ``flags`` are laid over the profile's. One boot serves
+    every test that asks for the same arguments.
+    """
+
+    def lease(name: str, *, speculation: bool = True, **overrides: Any) -> Lease:  # noqa: ANN401
+        leased: Lease = _attached_or_skip(
+            llmperf_session, name, speculation=speculation, **overrides
+        )
+        return leased
+
+    return lease
+
+
+@pytest.fixture
+def budget(llmperf_session: Session) -> Callable[[str], Budget]:
+    """Look up a limit of this machine: ``budget("cached_turn.p50")``, from the profile.
+
+    Where the profile has none the assertion's row says so and is not judged.
+    """
+    return llmperf_session.profile.budget
+
+
+def _booted(request: pytest.FixtureRequest, session: Session, name: str) -> Lease:
+    """Lease an engine and have it up, together with the others the same test asks for."""
+    wanted = [each for each in ENGINE_FIXTURES if each in request.fixturenames]
+    leases = {
+        each: _attached_or_skip(session, each, speculation=ENGINE_FIXTURES[each]) for each in wanted
+    }
+    session.boot(list(leases.values()))
+    lease: Lease = leases[name]
+    return lease
+
+
+def _attached_or_skip(session: Session, name: str, **arguments: Any) -> Any:  # noqa: ANN401
+    from pytest_llmperf.server.pool import NotAttached  # noqa: PLC0415 - loaded when a test asks
+
+    try:
+        return session.lease(name, **arguments)
+    except NotAttached as error:
+        pytest.skip(str(error))
+
+
+def _refuse_workers(config: pytest.Config) -> None:
+    """Parallel workers share the machine that is measured."""
+    if hasattr(config, "workerinput"):
+        raise InvalidMeasurement(
+            "This gate runs in a worker of pytest-xdist.",
+            f"Worker {config.workerinput['workerid']} shares the machine with the others.",
+            "Run it with -n0.",
+        )

@@ -1,0 +1,68 @@
+"""One test's gates: the rows its assertions leave, and the word they come to together.
+
+How rows are judged is in ``verdict``; how a word becomes pytest's outcome, in ``outcome``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pytest_llmperf.denominator import Denominator
+from pytest_llmperf.errors import LlmperfError
+from pytest_llmperf.report import Row
+from pytest_llmperf.verdict import Objection, Verdict, Word, judge, worst
+
+
+class Gate:
+    """Collects the rows of one test, in the order in which they were asserted."""
+
+    def __init__(self, node_id: str, denominator: Denominator) -> None:
+        self.node_id = node_id
+        self.denominator = denominator
+        self.rows: list[Row] = []
+        self.is_selected = False
+        self.was_run = False
+        self.has_failed_otherwise = False
+        """An ordinary failure: neither a regression nor a measurement that is invalid."""
+
+    def add(self, row: Row) -> None:
+        """Take one row; its verdict may be any of the four words, or not judged."""
+        self.rows.append(row)
+
+    def add_error(self, error: LlmperfError) -> None:
+        """Take an error that came before anything could be asserted: the gate is INVALID."""
+        objection = Objection("error", error.what, error.evidence, error.next_step)
+        denominator = self.denominator
+        claim = f"a measurement of {denominator.name}"
+        verdict = judge(None, [objection], claim=claim, scope="", unit=denominator.unit_text)
+        gate = self.node_id.rpartition("/")[2]
+        self.add(Row(gate=gate, verdict=verdict, denominator=denominator))
+
+    @property
+    def verdicts(self) -> list[Verdict]:
+        """Every row's verdict, those without a word included."""
+        return [row.verdict for row in self.rows]
+
+    @property
+    def word(self) -> Word | None:
+        """The worst word of all rows; ``None`` where nothing was judged."""
+        return worst(self.verdicts)
+
+    def summary(self) -> dict[str, Any]:
+        """What goes to JUnit and other reporters: the word and each row's claim and numbers."""
+        return {"verdict": self.word, "rows": [_row(verdict) for verdict in self.verdicts]}
+
+
+def _row(verdict: Verdict) -> dict[str, Any]:
+    compared = verdict.comparison
+    numbers = (
+        {}
+        if compared is None
+        else {
+            "estimate": compared.estimate,
+            "low": compared.low,
+            "high": compared.high,
+            "n": compared.n,
+        }
+    )
+    return {"verdict": verdict.word, "claim": verdict.claim, "scope": verdict.scope, **numbers}

@@ -1,0 +1,154 @@
+"""How a gate's verdict becomes pytest's outcome, category, exit status and closing table.
+
+The verdict is reached in ``verdict`` while the test runs; here it is only carried to pytest.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_llmperf import profile
+from pytest_llmperf.errors import (
+    EngineError,
+    EvidenceError,
+    InvalidMeasurement,
+    LlmperfError,
+    Regression,
+)
+from pytest_llmperf.gate import Gate
+from pytest_llmperf.report import render
+from pytest_llmperf.settings import Settings
+from pytest_llmperf.verdict import Word, exit_code
+
+if TYPE_CHECKING:
+    from _pytest._code import ExceptionInfo
+
+_INVALIDATING = (EngineError, EvidenceError, InvalidMeasurement)
+
+_CATEGORIES: dict[Word, tuple[str, str, str]] = {
+    "REGRESS": ("failed", "R", "REGRESS"),
+    "INCONCLUSIVE": ("inconclusive", "?", "INCONCLUSIVE"),
+    "INVALID": ("invalid", "I", "INVALID"),
+}
+"""Category, letter and word of each verdict other than PASS. A regression fails as any test
+does, so that pytest's own tools see it; the others never count as passed."""
+
+
+def check(settings: Settings) -> None:
+    """Read the profile now.
+
+    :raises UsageError: it is unknown or says something wrong.
+    """
+    profile.load(settings.profile)
+
+
+def decide(
+    gate: Gate, report: pytest.TestReport, raised: ExceptionInfo[BaseException] | None
+) -> None:
+    """Set one report's outcome from what the gate's rows came to."""
+    error = None if raised is None else raised.value
+    if report.when == "teardown" or (report.when == "setup" and report.passed):
+        return
+    gate.was_run = True
+    if isinstance(error, _INVALIDATING):
+        _note(gate, error)
+        _mark(report, "INVALID", _told(report, error))
+    elif isinstance(error, Regression):
+        _mark(report, "REGRESS", _told(report, error))
+    elif report.failed:
+        gate.has_failed_otherwise = True
+    elif report.passed:
+        _decide_without_error(gate, report)
+
+
+def status(report: pytest.TestReport) -> tuple[str, str, str] | None:
+    """The category, letter and word of a report that carries a verdict."""
+    word = getattr(report, "llmperf", None)
+    return None if word is None else _CATEGORIES[word]
+
+
+def exit_status(
+    gates: Sequence[Gate], *, pytest_status: int, strict: bool, ordinary_failures: int
+) -> int:
+    """The run's exit status from the words of the gates that were selected."""
+    selected = [gate for gate in gates if gate.is_selected]
+    words = [gate.word for gate in selected if gate.word is not None]
+    return exit_code(
+        words,
+        strict=strict,
+        ordinary_failures=ordinary_failures,
+        selected=len(selected),
+        judged=len(words),
+        pytest_status=pytest_status,
+    )
+
+
+def show(
+    reporter: pytest.TerminalReporter, gates: Sequence[Gate], status: int, settings: Settings
+) -> None:
+    """Print the closing table."""
+    rows = [row for gate in gates for row in gate.rows]
+    if not rows:
+        return
+    writer = reporter._tw  # noqa: SLF001 - the terminal's width has no public name
+    reporter.section("llmperf", sep="=")
+    text = render(
+        rows,
+        width=writer.fullwidth,
+        colour=writer.hasmarkup,
+        ascii=not _speaks_unicode(writer),
+        exit_status=status,
+    )
+    reporter.write_line(text)
+    if settings.replay is None:
+        reporter.write_line(f"evidence: {os.path.relpath(settings.evidence)}")
+
+
+def _decide_without_error(gate: Gate, report: pytest.TestReport) -> None:
+    if not gate.rows:
+        silent = InvalidMeasurement(
+            "This test declares a denominator and asserts nothing.",
+            "It ended without assert_latency, assert_throughput or assert_speedup.",
+            "Assert on what it measures, or take its marker away.",
+        )
+        _note(gate, silent)
+        report.outcome = "failed"
+        _mark(report, "INVALID", _told(report, silent))
+    elif gate.word is None:
+        _skip(report, "; ".join(verdict.reason for verdict in gate.verdicts))
+    elif gate.word == "INCONCLUSIVE":
+        doubts = [each.reason for each in gate.verdicts if each.word == "INCONCLUSIVE"]
+        _skip(report, f"INCONCLUSIVE: {'; '.join(doubts)}")
+        report.llmperf = "INCONCLUSIVE"  # type: ignore[attr-defined]  # travels with the report
+
+
+def _note(gate: Gate, error: LlmperfError) -> None:
+    """Give an error that came before any assertion a row of its own."""
+    if gate.word != "INVALID":
+        gate.add_error(error)
+
+
+def _mark(report: pytest.TestReport, word: Word, told: str) -> None:
+    report.llmperf = word  # type: ignore[attr-defined]  # travels with the report
+    report.longrepr = told
+
+
+def _skip(report: pytest.TestReport, reason: str) -> None:
+    """Neither passed nor failed, as pytest knows it from skipped tests."""
+    path, line, _ = report.location
+    report.outcome = "skipped"
+    report.longrepr = (path, (line or 0) + 1, reason)
+
+
+def _told(report: pytest.TestReport, error: LlmperfError) -> str:
+    path, line, _ = report.location
+    return f"{path}:{(line or 0) + 1}: {error}"
+
+
+def _speaks_unicode(writer: Any) -> bool:  # noqa: ANN401 - pytest's TerminalWriter is private
+    encoding = getattr(writer._file, "encoding", None) or "ascii"  # noqa: SLF001 - no public name
+    return encoding.lower().replace("-", "").startswith("utf")

@@ -1,0 +1,272 @@
+"""Pytest's side: options, marker lines, the check at collection, outcomes, and the exit status.
+
+Fixtures are in ``fixtures``; what a gate's verdict is, in ``verdict``; the table, in ``report``.
+Nothing here imports scipy, httpx or vllm: a test run that does not use this plugin pays nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Generator, Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_llmperf import declaration
+from pytest_llmperf.errors import LlmperfError
+from pytest_llmperf.fixtures import (
+    ENGINE_FIXTURES,
+    budget,
+    engine,
+    gemma,
+    gemma_autoregressive,
+    llmperf,
+    llmperf_session,
+)
+from pytest_llmperf.keys import DECLARATION, GATE, GATES, ORDINARY, SESSION, SETTINGS
+from pytest_llmperf.settings import Settings, attachments, default_profile
+
+__all__ = [  # pytest finds fixtures by name in the plugin's own module
+    "budget",
+    "engine",
+    "gemma",
+    "gemma_autoregressive",
+    "llmperf",
+    "llmperf_session",
+]
+
+USES = frozenset({"llmperf", "engine", *ENGINE_FIXTURES})
+"""An item uses this plugin when it asks for one of these fixtures; no other is looked at."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options."""
+    group = parser.getgroup("llmperf", "performance regression tests of LLM serving")
+    group.addoption(
+        "--llmperf-profile",
+        metavar="NAME|FILE",
+        help="what the engine fixtures boot: a shipped profile (miniature, miniature-heavy, spark, "
+        "...) or your own TOML file, which may say extends = 'spark' and add budgets. Default: "
+        "LLMPERF_PROFILE, then ini llmperf_profile, then spark with an NVIDIA GPU, miniature "
+        "without.",
+    )
+    parser.addini("llmperf_profile", "the profile that engine fixtures boot by default")
+    group.addoption(
+        "--llmperf-attach",
+        metavar="[NAME=]URL",
+        action="append",
+        default=[],
+        help="measure a server that is already up instead of booting one; NAME is the engine "
+        "fixture it stands for (default gemma). May be repeated; engines that are not attached "
+        "skip. Example: --llmperf-attach http://127.0.0.1:8000",
+    )
+    group.addoption(
+        "--llmperf-replay",
+        metavar="DIR",
+        type=Path,
+        help="judge recorded evidence with the same tests, verdicts and exit codes; no engine",
+    )
+    group.addoption(
+        "--llmperf-evidence",
+        metavar="DIR",
+        type=Path,
+        help="where this run's evidence goes (default .llmperf/<time>-<id> below the root)",
+    )
+    group.addoption(
+        "--llmperf-mode",
+        choices=("quick",),
+        default="quick",
+        help="quick: one boot, a few blocks; claims hold for this boot only (default)",
+    )
+    group.addoption(
+        "--llmperf-strict",
+        action="store_true",
+        help="exit with 12 when a gate is INCONCLUSIVE and nothing is worse",
+    )
+    group.addoption(
+        "--llmperf-seed",
+        type=int,
+        metavar="N",
+        help="seed of the nonces that keep cold prompts cold (default: random, recorded)",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the markers with their keywords."""
+    for name in declaration.MARKERS:
+        config.addinivalue_line("markers", declaration.signature(name))
+    config.stash[GATES] = []
+    config.stash[ORDINARY] = 0
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Check every declaration of the whole run before ``-m`` deselects and before any boot."""
+    problems = [line for item in items if _uses(item) for line in _declare(item)]
+    if problems:
+        count = f"{len(problems)} wrong declaration{'s' if len(problems) > 1 else ''}"
+        raise pytest.UsageError("\n".join([f"llmperf: {count}; nothing was booted.", *problems]))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Where gates are selected, read settings and profile now, so that a typo costs no boot."""
+    gates = [item for item in session.items if DECLARATION in item.stash]
+    if not gates:
+        return
+    for item in gates:
+        item.stash[GATE].is_selected = True
+    from pytest_llmperf import outcome  # noqa: PLC0415 - only where gates are selected
+
+    try:
+        session.config.stash[SETTINGS] = _settings(session.config)
+        outcome.check(session.config.stash[SETTINGS])
+    except LlmperfError as error:
+        raise pytest.UsageError(f"llmperf: {error}") from None
+
+
+def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
+    """Say what is about to be measured, where gates are selected."""
+    settings = config.stash.get(SETTINGS, None)
+    if settings is None:
+        return []
+    if settings.replay is not None:
+        return [f"llmperf: judging recorded evidence in {settings.replay}"]
+    where = ", ".join(f"{name} at {url}" for name, url in settings.attach.items())
+    engines = f"attached: {where}" if where else f"profile {settings.profile}"
+    return [f"llmperf: {engines}; mode {settings.mode}; evidence in {settings.evidence}"]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[Any]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Give a gate's report the outcome of its verdict."""
+    report = yield
+    if DECLARATION in item.stash:
+        from pytest_llmperf import outcome  # noqa: PLC0415 - only where gates are selected
+
+        outcome.decide(item.stash[GATE], report, call.excinfo)
+        if report.when == "call":
+            item.user_properties.append(("llmperf", item.stash[GATE].summary()))
+            report.user_properties = list(item.user_properties)
+    if report.failed and not hasattr(report, "llmperf"):
+        item.config.stash[ORDINARY] += 1
+    return report
+
+
+def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
+    """Give a verdict its own category, letter and word."""
+    if not hasattr(report, "llmperf"):
+        return None
+    from pytest_llmperf import outcome  # noqa: PLC0415 - only where gates are selected
+
+    return outcome.status(report)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> Generator[None, None, None]:
+    """Stop every engine, then set the exit status from the verdicts."""
+    _close(session.config)
+    yield
+    if SETTINGS in session.config.stash:
+        session.exitstatus = _exit_status(session.config, int(session.exitstatus))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config
+) -> None:
+    """Print the closing table."""
+    gates = [gate for gate in config.stash[GATES] if gate.was_run]
+    if gates:
+        from pytest_llmperf import outcome  # noqa: PLC0415 - only where gates are selected
+
+        status = _exit_status(config, int(exitstatus))
+        outcome.show(terminalreporter, gates, status, config.stash[SETTINGS])
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Stop what an interrupted session left running."""
+    _close(config)
+
+
+def _exit_status(config: pytest.Config, pytest_status: int) -> int:
+    from pytest_llmperf import outcome  # noqa: PLC0415 - only where gates are selected
+
+    return outcome.exit_status(
+        config.stash[GATES],
+        pytest_status=pytest_status,
+        strict=config.stash[SETTINGS].strict,
+        ordinary_failures=config.stash[ORDINARY],
+    )
+
+
+def _close(config: pytest.Config) -> None:
+    """Stop every engine and close the evidence; does nothing the second time."""
+    session = config.stash.get(SESSION, None)
+    if session is not None:
+        session.close()
+
+
+def _uses(item: pytest.Item) -> bool:
+    return bool(USES.intersection(getattr(item, "fixturenames", ())))
+
+
+def _declare(item: pytest.Item) -> Iterable[str]:
+    """Stash an item's declaration; yield each problem with the item's name before it."""
+    ours = [
+        (mark.name, mark.args, mark.kwargs)
+        for mark in item.iter_markers()
+        if mark.name in declaration.MARKERS
+    ]
+    declared, problems = declaration.declare(ours)
+    problems = [*_misspelt(item), *problems]
+    if declared is None and not problems and "llmperf" in getattr(item, "fixturenames", ()):
+        names = ", ".join(declaration.MARKERS)
+        problems = [f"measures with llmperf and declares no denominator. Mark it with {names}."]
+    if declared is not None:
+        from pytest_llmperf.gate import Gate  # noqa: PLC0415 - only where gates are declared
+
+        gate = Gate(item.nodeid, declared.speedup or declared.denominator)
+        item.stash[DECLARATION] = declared
+        item.stash[GATE] = gate
+        item.config.stash[GATES].append(gate)
+    return [f"{item.nodeid}: {problem}" for problem in problems]
+
+
+def _misspelt(item: pytest.Item) -> list[str]:
+    """Markers that nobody registered and that look like one of ours."""
+    registered = {line.split(":")[0].split("(")[0] for line in item.config.getini("markers")}
+    unknown = {mark.name for mark in item.iter_markers()} - registered
+    near = {name: declaration.near_miss(name) for name in sorted(unknown)}
+    return [
+        f"marker {name} is not known. Did you mean {ours}?" for name, ours in near.items() if ours
+    ]
+
+
+def _settings(config: pytest.Config) -> Settings:
+    chosen = (
+        config.getoption("--llmperf-profile")
+        or os.environ.get("LLMPERF_PROFILE")
+        or config.getini("llmperf_profile")
+    )
+    seed = config.getoption("--llmperf-seed")
+    return Settings(
+        profile=chosen or default_profile(),
+        profile_was_chosen=bool(chosen),
+        attach=attachments(config.getoption("--llmperf-attach")),
+        replay=config.getoption("--llmperf-replay"),
+        evidence=config.getoption("--llmperf-evidence") or _new_folder(config.rootpath),
+        mode=config.getoption("--llmperf-mode"),
+        strict=config.getoption("--llmperf-strict"),
+        seed=secrets.randbelow(2**31) if seed is None else seed,
+    )
+
+
+def _new_folder(root: Path) -> Path:
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    return root / ".llmperf" / f"{stamp}-{secrets.token_hex(2)}"

@@ -1,0 +1,318 @@
+"""The corridor: carries things from room to room for one run, and holds no rules.
+
+``LiveSession`` boots or attaches and measures; ``RecordedSession`` finds what was recorded.
+"""
+
+from __future__ import annotations
+
+import secrets
+import sys
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from pytest_llmperf import place, profile, record
+from pytest_llmperf.bench import Side
+from pytest_llmperf.client import Client
+from pytest_llmperf.declaration import Declaration
+from pytest_llmperf.errors import EvidenceError, UsageError
+from pytest_llmperf.evidence import Evidence, EvidenceWriter, Measured, read
+from pytest_llmperf.measure import Surroundings, Target, measure
+from pytest_llmperf.plan import BLOCK
+from pytest_llmperf.run import Levels
+from pytest_llmperf.server.launch import Progress, RunningEngine
+from pytest_llmperf.server.pool import EnginePool
+from pytest_llmperf.settings import Settings
+from pytest_llmperf.workload import Workload
+
+
+class EngineLease:
+    """An engine as a fixture hands it out: booted when needed, stopped when others need room."""
+
+    def __init__(self, pool: EnginePool, spec: profile.EngineSpec) -> None:
+        self._pool = pool
+        self.spec = spec
+
+    @property
+    def name(self) -> str:
+        """The engine's name."""
+        return self.spec.name
+
+    @property
+    def declared(self) -> record.Declared:
+        """What its profile promises of it."""
+        return self.spec.declared
+
+    @property
+    def url(self) -> str:
+        """Where it answers; boots it if it is not up."""
+        return self.running().url
+
+    def running(self) -> RunningEngine:
+        """The running engine.
+
+        :raises EngineError: it could not be booted, or another one is in its place.
+        """
+        return self._pool.lease(self.spec)
+
+
+class LiveSession:
+    """Engines, clients and evidence of one run on live servers."""
+
+    def __init__(self, settings: Settings, *, tell: Callable[[str], None]) -> None:
+        self.profile = profile.load(settings.profile)
+        self._settings = settings
+        self._tell = tell
+        self._clients: dict[str, Client] = {}
+        first = _first_line(settings)
+        self._writer = EvidenceWriter(settings.evidence, first)
+        self._evidence = Evidence([first])
+        self._pool = EnginePool(
+            resident=self.profile.resident,
+            folder=settings.evidence / "engines",
+            clock=time.monotonic_ns,
+            progress=self._boot_progress,
+            attachments=settings.attach,
+            on_boot=self._add,
+            on_end=self._add,
+        )
+
+    @property
+    def levels(self) -> Levels:
+        """The error rates of this run's gates, by the profile."""
+        return Levels(alpha=self.profile.alpha, beta=self.profile.beta)
+
+    def lease(self, name: str, *, speculation: bool, **overrides: Any) -> EngineLease:  # noqa: ANN401
+        """An engine of the profile by name; nothing boots yet.
+
+        :raises NotAttached: servers are attached and this engine is not among them.
+        """
+        if self._settings.attach:
+            self._pool.check_attached(name)
+        spec = self.profile.engine(name, speculation=speculation, **overrides)
+        if self._settings.attach and not self._settings.profile_was_chosen:
+            spec = msgspec.structs.replace(spec, declared=record.Declared())
+        return EngineLease(self._pool, spec)
+
+    def boot(self, leases: Sequence[EngineLease]) -> None:
+        """Have these engines up, side by side where the profile lets them be resident.
+
+        :raises EngineError: one of them could not be booted.
+        """
+        self._pool.lease_many([each.spec for each in leases])
+
+    def measured(
+        self,
+        node_id: str,
+        call: int,
+        declaration: Declaration,
+        sides: Sequence[Side],
+        workload: Workload,
+    ) -> Sequence[Measured]:
+        """Measure now and hand back what was recorded.
+
+        Arms alternate where their engines can be up together; else one follows the other.
+        """
+        together = self._settings.attach or self.profile.resident >= _engines(sides)
+        groups = [list(sides)] if together else [[side] for side in sides]
+        arms: list[Measured] = []
+        for group in groups:
+            start = self._measure(node_id, call, declaration, group, workload)
+            arms += self._evidence.measured(start.measurement_id)
+        return arms
+
+    def _measure(
+        self,
+        node_id: str,
+        call: int,
+        declaration: Declaration,
+        sides: Sequence[Side],
+        workload: Workload,
+    ) -> record.Measurement:
+        targets = [self._target(side) for side in sides]
+        start = record.Measurement(
+            measurement_id=secrets.token_hex(6),
+            gate=node_id,
+            call=call,
+            arms=tuple(target.arm for target in targets),
+            factor=declaration.factor,
+            workload=workload.name,
+            workload_digest=workload.digest,
+            turns=_whole_blocks(declaration),
+            warmup=declaration.plan.warmup,
+            min_cached_share=declaration.min_cached_share,
+            min_acceptance=declaration.plan.min_acceptance,
+        )
+        measure(start, declaration, targets, workload, self._surroundings())
+        return start
+
+    def close(self) -> None:
+        """Stop every engine and close the evidence; may be called again."""
+        for client in self._clients.values():
+            client.close()
+        self._clients.clear()
+        self._pool.close()
+        self._writer.close()
+
+    def _target(self, side: Side) -> Target:
+        lease = side.lease
+        if not isinstance(lease, EngineLease):
+            raise UsageError(
+                f"{lease!r} is no engine of this session.",
+                f"It is a {type(lease).__name__}.",
+                "Use the fixtures gemma, gemma_autoregressive, or engine(...).",
+            )
+        running = lease.running()
+        arm = record.Arm(
+            name=side.name,
+            boot_id=running.engine.boot_id,
+            engine=lease.name,
+            denominator=side.denominator,
+            declared=running.engine.declared,
+        )
+        return Target(arm=arm, running=running, client=self._client(running))
+
+    def _client(self, running: RunningEngine) -> Client:
+        boot = running.engine.boot_id
+        if boot not in self._clients:
+            client = Client(
+                running.url,
+                model=running.model,
+                token_ids=bool(running.engine.facts.token_ids),
+                clock=time.monotonic_ns,
+            )
+            self._clients[boot] = client.__enter__()
+        return self._clients[boot]
+
+    def _surroundings(self) -> Surroundings:
+        return Surroundings(
+            add=self._add,
+            clock=time.monotonic_ns,
+            sleep=time.sleep,
+            tell=self._tell,
+            seed=self._settings.seed,
+        )
+
+    def _add(self, line: record.Record) -> None:
+        """Keep a record on disk first, then in memory."""
+        self._writer.write(line)
+        self._evidence.add(line)
+
+    def _boot_progress(self, progress: Progress) -> None:
+        self._tell(str(progress))
+
+
+class RecordedLease:
+    """An engine of a run that is over."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.declared = record.Declared()
+
+    @property
+    def url(self) -> str:
+        """There is none any more.
+
+        :raises UsageError: always.
+        """
+        raise UsageError(
+            f"The engine {self.name} has no address: recorded evidence is being judged.",
+            "--llmperf-replay boots nothing.",
+            "Run without --llmperf-replay to send requests of your own.",
+        )
+
+
+class RecordedSession:
+    """Measurements out of recorded evidence; no engine, no client."""
+
+    def __init__(self, settings: Settings) -> None:
+        assert settings.replay is not None  # noqa: S101 - the caller chose this class by it
+        self.profile = profile.load(settings.profile)
+        self._folder: Path = settings.replay
+        self._evidence = read(settings.replay)
+
+    @property
+    def levels(self) -> Levels:
+        """The error rates of this run's gates, by the profile."""
+        return Levels(alpha=self.profile.alpha, beta=self.profile.beta)
+
+    def lease(self, name: str, *, speculation: bool, **overrides: Any) -> RecordedLease:  # noqa: ANN401, ARG002
+        """A name, to tell the arms apart."""
+        return RecordedLease(name)
+
+    def boot(self, leases: Sequence[RecordedLease]) -> None:
+        """Boot nothing."""
+
+    def measured(
+        self,
+        node_id: str,
+        call: int,
+        declaration: Declaration,  # noqa: ARG002 - what was declared then stands in the evidence
+        sides: Sequence[Side],
+        workload: Workload,  # noqa: ARG002 - likewise
+    ) -> Sequence[Measured]:
+        """Find what was recorded for this gate.
+
+        :raises EvidenceError: nothing was, or under another denominator than is declared now.
+        """
+        recorded = [
+            each
+            for start in self._evidence.measurements(node_id)
+            if start.call == call and start.round == 0
+            for each in self._evidence.measured(start.measurement_id)
+        ]
+        if not recorded:
+            raise EvidenceError(
+                f"There is no recorded measurement number {call} of {node_id}.",
+                f"{self._folder} holds {', '.join(self._evidence.gates) or 'no gate at all'}.",
+                "Record this gate first, or point --llmperf-replay at the folder that has it.",
+            )
+        newest = recorded[-1].session
+        arms = {each.arm.name: each for each in recorded if each.session == newest}
+        found = [arms[side.name] for side in sides if side.name in arms]
+        for each, side in zip(found, sides, strict=False):
+            _check_denominator(node_id, each, side)
+        return found
+
+    def close(self) -> None:
+        """Close nothing."""
+
+
+Session = LiveSession | RecordedSession
+
+
+def _engines(sides: Sequence[Side]) -> int:
+    return len({side.lease.name for side in sides})
+
+
+def _whole_blocks(declaration: Declaration) -> int:
+    """Turns for each arm: whole blocks where two arms are compared."""
+    turns = declaration.plan.turns
+    return turns if declaration.factor is None else turns + turns % BLOCK
+
+
+def _check_denominator(node_id: str, measured: Measured, side: Side) -> None:
+    differences = side.denominator.differences(measured.arm.denominator)
+    if differences:
+        raise EvidenceError(
+            f"{node_id} declares another denominator than its evidence was recorded under.",
+            "; ".join(differences) + " (declared now against recorded).",
+            "Compare numbers of one denominator only: restore the marker, or record again.",
+        )
+
+
+def _first_line(settings: Settings) -> record.Session:
+    return record.Session(
+        session_id=settings.evidence.name,
+        started_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        plugin_version=version("pytest-llmperf"),
+        command=tuple(sys.argv),
+        mode=settings.mode,
+        profile=settings.profile,
+        place=place.facts(),
+    )

@@ -1,0 +1,78 @@
+"""A suite to run inside pytest, against a scripted server that behaves as a healthy engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import scipy.stats  # noqa: F401 - numpy cannot be loaded again by each suite that runs inside
+
+from pytest_llmperf.testing import ScriptedServer
+
+CONFTEST = """
+import pytest
+from pytest_llmperf import Conversations, PlannedRequest, Prompts
+
+SYSTEM = {"role": "system", "content": " ".join(f"rule {n} of the house" for n in range(60))}
+
+def ask(text):
+    messages = (SYSTEM, {"role": "user", "content": text})
+    return PlannedRequest(prompt="", messages=messages, max_tokens=10, content_class="prose")
+
+@pytest.fixture
+def talks():
+    histories = tuple(ask(f"I am guest {who}.") for who in "abc")
+    branches = tuple(f"Light {number}, please." for number in range(10, 60))
+    return Conversations(name="talks", histories=histories, branches=branches)
+
+@pytest.fixture
+def questions():
+    return Prompts(name="questions", items=tuple(ask(f"Question {n}?") for n in range(8)))
+"""
+
+
+@pytest.fixture
+def suite(pytester: pytest.Pytester) -> pytest.Pytester:
+    """A folder with workloads; make test files in it."""
+    pytester.makeconftest(CONFTEST)
+    return pytester
+
+
+@pytest.fixture
+def healthy() -> Iterator[ScriptedServer]:
+    """A server that caches prefixes, counts what it does, and speculates."""
+    with ScriptedServer() as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def _unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Client and server share one process here: how late its loop runs says nothing."""
+    monkeypatch.setattr("pytest_llmperf.client.wire.LagMeter.end", lambda *_: 0)
+
+
+Run = Callable[..., pytest.RunResult]
+
+
+@pytest.fixture
+def attached(suite: pytest.Pytester, healthy: ScriptedServer) -> Run:
+    """Run the suite against the healthy server."""
+
+    def run(*arguments: str) -> pytest.RunResult:
+        return suite.runpytest_inprocess(
+            "-p", "no:cacheprovider", f"--llmperf-attach={healthy.url}", *arguments
+        )
+
+    return run
+
+
+@pytest.fixture
+def evidence(suite: pytest.Pytester) -> Callable[[], Path]:
+    """The evidence file of the suite's only run."""
+
+    def find() -> Path:
+        (found,) = suite.path.glob(".llmperf/*/evidence.jsonl")
+        return found
+
+    return find
