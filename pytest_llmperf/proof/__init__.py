@@ -80,6 +80,7 @@ NOTICES: tuple[Callable[[Window], Finding | None], ...] = (
     values.client_late,
     values.unequal_turns,
     values.retokenised,
+    steady.warmup_differs,
     steady.drifting,
 )
 """What a reader should know of one arm."""

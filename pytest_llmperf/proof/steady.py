@@ -90,6 +90,18 @@ def warming(window: Window, trend: Trend = falling_p) -> Contradiction | None:
     )
 
 
+def warmup_differs(window: Window) -> Finding | None:
+    """Warm-up that was not sampled as the turns are: speculation may fail only at theirs."""
+    warmups = {each.temperature for each in window.measured.requests if each.role == "warmup"}
+    turns = {each.temperature for each in window.turns}
+    if not warmups or turns <= warmups:
+        return None
+    return Finding(
+        kind="warmup_differs",
+        text=f"Warm-up ran at temperature {_all(warmups)}, the turns at {_all(turns)}.",
+    )
+
+
 def drifting(window: Window, trend: Trend = falling_p) -> Finding | None:
     """A steady trend too small, or in the other direction."""
     values = [each for each, _ in _slowness(window)]
@@ -139,6 +151,10 @@ def _work(turn: Request, window: Window) -> float | None:
     if window.denominator.clock != "first_token":
         return usage.completion_tokens
     return None if usage.prompt_tokens is None else usage.prompt_tokens - (usage.cached_tokens or 0)
+
+
+def _all(numbers: set[float | None]) -> str:
+    return ", ".join(sorted("unknown" if each is None else f"{each:g}" for each in numbers))
 
 
 def _listed(values: Sequence[float]) -> str:

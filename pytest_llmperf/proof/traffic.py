@@ -130,7 +130,9 @@ def odd_counters(window: Window) -> Finding | None:
 
 def idle_gaps(window: Window) -> Finding | None:
     """Turns that came after a pause of the engine, while others did not."""
-    engine = [each for each in window.everything if each.boot_id == window.measured.arm.boot_id]
+    engine = [
+        each for each in window.everything if window.boot_of(each) == window.measured.arm.boot_id
+    ]
     late = 0
     closed_ns: int | None = None
     for each in engine:

@@ -49,7 +49,7 @@ class Window:
         return tuple(
             each
             for each in self.everything
-            if each.boot_id == self.measured.arm.boot_id
+            if self.boot_of(each) == self.measured.arm.boot_id
             and each.stamps.sent_ns is not None
             and (after is None or each.stamps.sent_ns <= after.at_ns)
             and (
@@ -58,6 +58,11 @@ class Window:
                 or each.stamps.closed_ns >= before.at_ns
             )
         )
+
+    def boot_of(self, request: Request) -> str | None:
+        """The boot that a request went to; one that does not say goes where its arm's do."""
+        arms = {each.name: each.boot_id for each in self.measured.measurement.arms}
+        return request.boot_id or arms.get(request.arm or "")
 
     @property
     def is_readable(self) -> bool:

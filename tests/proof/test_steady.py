@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from tests.proof.conftest import Making
 
 
+SECOND_NS = 1_000_000_000
+
+
 def kinds(measured: Measured) -> list[str]:
     return [each.kind for each in contradictions(measured)]
 
@@ -114,6 +117,20 @@ def test_a_small_trend_and_one_for_the_worse_are_told(making: Making) -> None:
             "(Kendall's tau, one-sided p < 0.001)."
         ),
     ]
+
+
+def test_a_warm_up_at_another_temperature_is_told(making: Making) -> None:
+    def with_warmup(temperature: float) -> Measured:
+        sound = making.sound(temperature=0.7)
+        early = making.request(-1, "candidate", "b0", role="warmup", temperature=temperature)
+        moved = msgspec.structs.replace(sound, requests=(early, *sound.requests))
+        return making.with_before(moved, at_ns=SECOND_NS)
+
+    assert kinds(with_warmup(0.0)) == []
+    assert [each.text for each in findings(with_warmup(0.0))] == [
+        "Warm-up ran at temperature 0, the turns at 0.7."
+    ]
+    assert findings(with_warmup(0.7)) == ()
 
 
 def test_noise_is_neither_warming_nor_drifting(making: Making) -> None:

@@ -54,6 +54,13 @@ def test_the_other_arm_on_the_same_engine_is_ours(making: Making) -> None:
     assert kinds(msgspec.structs.replace(sound, after=after)) == ["foreign_traffic"]
 
 
+def test_a_request_that_names_no_boot_is_its_arms(making: Making) -> None:
+    measured = making.with_turns(
+        making.sound(), lambda _, each: msgspec.structs.replace(each, boot_id=None)
+    )
+    assert kinds(measured) == []
+
+
 def test_warm_up_before_the_window_is_not_counted_into_it(making: Making) -> None:
     sound = making.sound()
     early = msgspec.structs.replace(making.request(0, "candidate", "b0"), request_id="warmup")
