@@ -94,8 +94,10 @@ def assert_speedup(pair: Pair, *, at_least: float) -> list[Verdict]:
         verdict=verdict,
         denominator=of,
         arms=pair.arms,
+        estimate=None if objections else pair.ratio(),
         evidence=pair.evidence,
         beside=() if objections else _ratios_beside(pair),
+        findings=pair.findings,
     )
     return _conclude(candidate.gate, [row])
 
@@ -138,6 +140,7 @@ def _row(run: Run, p: float, limit: float | Budget, relation: assumption.Relatio
         estimate=estimate,
         evidence=run.evidence,
         beside=() if run.contradictions else _numbers_beside(run),
+        findings=run.findings,
     )
 
 

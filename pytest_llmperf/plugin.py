@@ -197,8 +197,9 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def _exit_status(config: pytest.Config, pytest_status: int) -> int:
     from pytest_llmperf import outcome  # noqa: PLC0415 - only where gates are selected
 
+    gates = config.stash[GATES]
     return outcome.exit_status(
-        config.stash[GATES],
+        gates,
         pytest_status=pytest_status,
         strict=config.stash[SETTINGS].strict,
         ordinary_failures=config.stash[ORDINARY],

@@ -59,6 +59,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """What proves the number: ``30 of 30 turns cached, 2,176 of 2,240 tokens``."""
     beside: tuple[tuple[str, str], ...] = ()
     """The same samples under other denominators, as (its words, the value as text)."""
+    findings: tuple[str, ...] = ()
+    """What a reader should know of the evidence that does not make it invalid."""
 
     @property
     def word(self) -> str:
@@ -95,7 +97,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
             return self._objections
         reason = None if self.verdict.word == "PASS" else self.verdict.reason
         lines = (("why", reason), ("to decide", self.verdict.would_decide))
-        notes = (("note", text) for text in self.verdict.notes)
+        notes = (("note", text) for text in (*self.verdict.notes, *self.findings))
         return tuple((label, text) for label, text in (*lines, *notes) if text)
 
     @property

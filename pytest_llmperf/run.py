@@ -78,6 +78,12 @@ class Run:
         """What proves the number, in words."""
         return proof.evidence_line(self.measured)
 
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """What a reader should know that does not make the run invalid."""
+        found = proof.findings(self.measured, self.denominator)
+        return tuple(each.text for each in found)
+
 
 class Pair:
     """Two arms of one measurement that differ in one declared factor."""
@@ -135,7 +141,20 @@ class Pair:
     @property
     def evidence(self) -> str:
         """What proves both arms, in words."""
-        return f"{self.candidate.evidence} | against {self.reference.evidence}"
+        return f"{self.candidate.evidence}; against {self.reference.evidence}"
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """What a reader should know of either arm or of both, each once."""
+        between = proof.pair_findings(
+            self.candidate.measured, self.reference.measured, self.factor, self.of
+        )
+        texts = (
+            *self.candidate.findings,
+            *self.reference.findings,
+            *(each.text for each in between),
+        )
+        return tuple(dict.fromkeys(texts))
 
 
 def _by_block(measured: Measured, of: Denominator) -> list[tuple[int, float]]:
