@@ -107,7 +107,7 @@ def _incomplete(pieces: Sequence[Piece], count: Borne, usage: Usage) -> Iterator
         return
     tokens = [n for n, bears in zip(count.tokens, count.bears, strict=True) if bears]
     known = [n for n in tokens if n is not None]
-    size = sum(len(part.text.encode("utf-8", "replace")) for part in _parts(pieces))
+    size = sum(_size(piece) for piece in pieces)
     lost = _without_text(pieces, count)
     if tokens and len(known) == len(tokens) and sum(known) < total:
         yield f"{TEXT_INCOMPLETE}: usage counts {total} tokens, the chunks bore {sum(known)}"
@@ -122,10 +122,16 @@ def _without_text(pieces: Sequence[Piece], count: Borne) -> int:
     owed = lost = 0
     for piece, tokens in zip(pieces, count.tokens, strict=True):
         owed += tokens or 0
-        size = sum(len(part.text.encode("utf-8", "replace")) for part in piece.parts)
+        size = _size(piece)
         if size:
             lost, owed = lost + max(0, owed - size), 0
     return lost + owed
+
+
+def _size(piece: Piece) -> int:
+    """Bytes of text, that in a dialect unknown here included: it is text, and is told apart."""
+    texts = [text for part in piece.parts for text in (part.text, *part.unknown.values())]
+    return sum(len(text.encode("utf-8", "replace")) for text in texts)
 
 
 def _allowance(pieces: Sequence[Piece]) -> int:

@@ -7,6 +7,7 @@ connections are in ``wire``.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -213,7 +214,8 @@ def _described(error: BaseException) -> str:
     while cause is not None:
         if isinstance(cause, BaseExceptionGroup):
             cause = cause.exceptions[0]
-        if isinstance(cause, OSError) and cause.strerror and cause.strerror not in texts[-1]:
-            texts.append(cause.strerror)
+        if isinstance(cause, OSError) and cause.errno is not None:
+            # A failed name look-up has negative numbers of its own, and its own words for them.
+            texts.append(os.strerror(cause.errno) if cause.errno > 0 else str(cause.strerror))
         cause = cause.__cause__ or cause.__context__
-    return ": ".join(texts)
+    return ": ".join(dict.fromkeys(texts))

@@ -22,6 +22,7 @@ from pytest_llmperf.testing.make_believe import Behaviour, Counts, Faults, MakeB
 from pytest_llmperf.testing.scripts import Answer
 
 _GENERATIONS = ("/v1/chat/completions", "/v1/completions")
+_ACCEPTING_TURNS = 10
 _JSON = {"Content-Type": "application/json"}
 
 
@@ -90,7 +91,7 @@ class ScriptedServer:
 
     def die(self) -> None:
         """Break every connection and accept no more."""
-        self._loop.call_soon_threadsafe(self._die)
+        asyncio.run_coroutine_threadsafe(self._die(), self._loop).result()
 
     def restart(self) -> None:
         """Forget counters and cache, as a restarted engine does."""
@@ -111,12 +112,16 @@ class ScriptedServer:
         self.port = server.sockets[0].getsockname()[1]
         self._ready.set()
         await self._stop.wait()
-        self._die()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._die()
+        await asyncio.gather(*self._tasks)
 
-    def _die(self) -> None:
+    async def _die(self) -> None:
+        for each in self._listener.sockets:
+            self._loop.remove_reader(each.fileno())
+        # A connection that is just being accepted gets its task a few turns of the loop later; the
+        # listener must not be closed under it, for asyncio would then lose its socket.
+        for _ in range(_ACCEPTING_TURNS):
+            await asyncio.sleep(0)
         self._listener.close()
         for writer in self._writers:
             writer.transport.abort()
@@ -128,14 +133,16 @@ class ScriptedServer:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         self._writers.add(writer)
-        leaving = (Left, OSError, asyncio.IncompleteReadError, asyncio.CancelledError)
+        if self._stop.is_set():
+            writer.transport.abort()
+        leaving = (Left, OSError, asyncio.IncompleteReadError)
         with contextlib.suppress(*leaving):
             line = Line(reader, writer)
             while await self._one(line, number):
                 pass
         self._writers.discard(writer)
         writer.close()
-        with contextlib.suppress(OSError, asyncio.CancelledError):
+        with contextlib.suppress(OSError):
             await writer.wait_closed()
 
     async def _one(self, line: Line, number: int) -> bool:
@@ -192,7 +199,7 @@ class ScriptedServer:
     async def _generate(self, line: Line, received: Received) -> bool:
         limit = self.faults.die_after
         if limit is not None and len(self.generations) > limit:
-            self._die()
+            await self._die()
             return False
         if self.faults.hang:
             await line.until_left()
