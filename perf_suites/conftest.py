@@ -28,7 +28,7 @@ CHOICE = ("set_light", "start_timer", "create_routine")
 TOKENS_PER_WORD = 1.15
 """Of household prose under the miniature's tokenizer; other tokenizers are close, not equal."""
 
-TURN_FRAME_TOKENS = 70
+TURN_FRAME_TOKENS = 93
 """Nonce, system line, last message and turn marks around the notes, by that tokenizer."""
 
 
@@ -89,12 +89,16 @@ def _history(requests: int) -> PlannedRequest:
 
 
 def _branches() -> tuple[str, ...]:
-    """Last messages that differ in a room, a level and a colour of equal length each."""
+    """Last messages that differ in words of equal length, from their first word on."""
+    people = [person for person in household.RESIDENTS if len(person) == len("Greta")]
     rooms = [room for room in household.ROOMS if len(room) == len("kitchen")]
     colours = [colour for colour in household.COLOURS if len(colour) == len("white")]
     worded = [
+        # Longer than a cache block: after a shorter message, an engine that drops old blocks of
+        # its sliding-window layers would by chance still hold those that the next turn needs.
+        f"{person} here, in the {room} with the guests. The light is cold and the {room} is quiet. "
         f"Set the light in the {room} to {level} percent and {colour}."
-        for room, level, colour in product(rooms, range(10, 100, 5), colours)
+        for person, room, level, colour in product(people, rooms, range(10, 100, 5), colours)
     ]
     Random("branches").shuffle(worded)
     return tuple(worded[:41])

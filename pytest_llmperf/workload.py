@@ -96,17 +96,6 @@ class Conversations(msgspec.Struct, frozen=True, kw_only=True):
         histories = [_canonical(history) for history in self.histories]
         return _digest("conversations", [*histories, msgspec.json.encode(self.branches)])
 
-    def place(self, index: int) -> tuple[int, int, int]:
-        """Conversation, branch and generation of the turn with this number.
-
-        Turns go round the conversations. Once every branch of each was used, a new generation
-        begins, whose conversations need nonces of their own.
-        """
-        measured = len(self.branches) - 1
-        round_, conversation = divmod(index, len(self.histories))
-        generation, branch = divmod(round_, measured)
-        return conversation, branch + 1, generation
-
     def prime(self, conversation: int, live: str) -> PlannedRequest:
         """What fills the cache with a conversation: its history and the branch not measured."""
         primer = self._request(conversation, 0, live)

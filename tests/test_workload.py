@@ -119,21 +119,6 @@ class TestConversations:
         assert len(str(warm.messages)) == len(str(cold.messages))
         assert warm.messages[1:] == cold.messages[1:]
 
-    def test_turns_go_round_conversations_and_never_repeat_within_a_generation(self) -> None:
-        workload = talks()
-        places = [workload.place(index) for index in range(5)]
-        assert places == [(0, 1, 0), (1, 1, 0), (0, 2, 0), (1, 2, 0), (0, 1, 1)]
-
-    @given(st.integers(1, 3), st.integers(2, 6), st.integers(0, 200))
-    def test_no_turn_is_the_primer_and_no_two_turns_are_the_same(
-        self, histories: int, branches: int, turns: int
-    ) -> None:
-        workload = talks(*(f"lamp {n}" for n in range(branches)), histories=histories)
-        places = [workload.place(index) for index in range(turns)]
-        assert len(set(places)) == turns
-        assert all(0 < branch < branches for _, branch, _ in places)
-        assert all(0 <= conversation < histories for conversation, _, _ in places)
-
 
 class TestDigest:
     def test_the_same_workload_built_twice_has_one_digest(self) -> None:
