@@ -42,7 +42,7 @@ _KNOWN: tuple[tuple[str, str], ...] = (
     ),
     (
         (
-            r"out of memory|OutOfMemoryError|Cannot allocate memory|std::bad_alloc"
+            r"out of memory|OutOfMemoryError|can(?:no|')t allocate memory|std::bad_alloc"
             r"|less than desired GPU memory utilization|No available memory for the cache blocks"
             r"|larger than the available KV cache memory"
         ),

@@ -29,6 +29,7 @@ _PHASES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("cache", re.compile(r"KV cache (?:size|memory)|init engine \(")),
     ("listening", re.compile(r"Starting vLLM server|Application startup complete")),
 )
+_BEFORE_LOADING = ("configuring", "starting the engine core")
 _TAIL_BYTES = 64 * 1024
 _SECOND_NS = 1e9
 
@@ -57,10 +58,20 @@ class BootLog:
         self.read_bytes = 0
         self.last_line = ""
         self._rest = ""
+        self._loads = False
 
     def new_phases(self) -> list[str]:
-        """The phases that lines since the last call speak of, in order."""
-        return [phase for line in self._new_lines() if (phase := phase_of(line)) is not None]
+        """The phases that lines since the last call speak of, in order.
+
+        A drafter is configured and loaded after the target; that is not told as a step back.
+        """
+        phases = []
+        for line in self._new_lines():
+            phase = phase_of(line)
+            if phase is not None and not (self._loads and phase in _BEFORE_LOADING):
+                self._loads = self._loads or phase not in _BEFORE_LOADING
+                phases.append(phase)
+        return phases
 
     def _new_lines(self) -> list[str]:
         try:

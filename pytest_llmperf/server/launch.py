@@ -18,7 +18,7 @@ from pytest_llmperf import record
 from pytest_llmperf.errors import EngineDied, UsageError
 from pytest_llmperf.server import materials, ownership, probe, readiness
 from pytest_llmperf.server.bootlog import BootLog, Progress, Stopwatch
-from pytest_llmperf.server.process import EngineProcess
+from pytest_llmperf.server.process import GRACE_S, EngineProcess
 from pytest_llmperf.spec import EngineSpec
 
 __all__ = ["LaunchedEngine", "Progress", "RunningEngine", "launch"]
@@ -155,11 +155,14 @@ def launch(
     round_number: int = 0,
     sleep: Callable[[float], object] = time.sleep,
     cancelled: Callable[[], bool] = lambda: False,
+    grace_s: float = GRACE_S,
 ) -> Iterator[LaunchedEngine]:
     """Boot an engine, yield it ready, and end it with all its processes.
 
     :param folder: its working directory, made if need be; its log is ``engine.log`` there.
     :param clock: monotonic nanoseconds.
+    :param cancelled: asked while waiting; ``True`` gives the boot up.
+    :param grace_s: seconds to end by itself before it is killed.
     :raises UsageError: its Python is not there.
     :raises EngineDied: its process ended before it was ready.
     :raises EngineLate: it made no progress for the spec's deadline, or reached its cap.
@@ -174,7 +177,8 @@ def launch(
         watch.enter("checkpoint")
         spec = materials.provide(spec, tell=watch.tick)
         watch.enter("importing")
-        with _started(spec, python, folder, reservation.port) as (command, model, process, log):
+        with _started(spec, python, folder, reservation.port, grace_s) as started:
+            command, model, process, log = started
             boot = readiness.Boot(
                 spec=spec,
                 command=command,
@@ -197,7 +201,7 @@ def launch(
 
 @contextmanager
 def _started(
-    spec: EngineSpec, python: str, folder: Path, port: int
+    spec: EngineSpec, python: str, folder: Path, port: int, grace_s: float
 ) -> Iterator[tuple[tuple[str, ...], str, EngineProcess, BootLog]]:
     folder.mkdir(parents=True, exist_ok=True)
     model = f"{spec.name}-{secrets.token_hex(4)}"
@@ -206,7 +210,11 @@ def _started(
     command = (python, "-m", spec.module, *spec.arguments, *host, *address[2:])
     log = BootLog(folder.resolve() / "engine.log")
     process = EngineProcess(
-        command, environment=spec.environment, folder=folder.resolve(), log=log.path
+        command,
+        environment=spec.environment,
+        folder=folder.resolve(),
+        log=log.path,
+        grace_s=grace_s,
     )
     try:
         yield command, model, process, log

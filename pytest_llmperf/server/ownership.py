@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from pytest_llmperf.errors import EngineError, EngineForeign
@@ -135,8 +135,8 @@ class Orphaned(EngineError):
     :param born: their ids, each with when it started.
     """
 
-    def __init__(self, born: dict[int, int | None]) -> None:
-        self.born = born
+    def __init__(self, born: Mapping[int, int | None]) -> None:
+        self.born = dict(born)
         super().__init__(
             f"{len(born)} process{'es' * (len(born) > 1)} of a stopped engine would not end.",
             f"Still alive: {describe(born)}.",
@@ -144,7 +144,7 @@ class Orphaned(EngineError):
         )
 
 
-def refuse_orphans(born: dict[int, int | None]) -> None:
+def refuse_orphans(born: Mapping[int, int | None]) -> None:
     """Refuse to go on while processes of a stopped engine are alive.
 
     :param born: ids of processes, each with when it started.

@@ -23,6 +23,7 @@ from pytest_llmperf.server.process import EngineProcess
 from pytest_llmperf.spec import EngineSpec
 
 _POLL_S = 0.1
+_LOOKS = 4
 _QUICK_S = 3.0
 _FACTS_S = 10.0
 _APPETITE_EVERY_S = 1.0
@@ -147,19 +148,21 @@ def _late(boot: Boot, why: str) -> EngineError:
 
 def _refuse_foreign(boot: Boot) -> bool:
     """Whether our own engine listens on the port; anyone else there is an error."""
-    holders = ownership.listeners(boot.port)
-    if not holders:
-        return False
-    strangers = holders - boot.process.members()
-    if strangers:
-        raise EngineForeign(
-            f"Port {boot.port} of engine {boot.spec.name} is held by another process.",
-            f"It is {ownership.describe(strangers) or 'a process that we cannot see'}; our engine"
-            f" is process {boot.process.pid}.",
-            "Stop that process, or leave [engine] port out to be given a free one. To measure"
-            " that server, attach to it.",
-        )
-    return True
+    strangers: set[int | None] = set()
+    for _ in range(_LOOKS):
+        holders = ownership.listeners(boot.port)
+        strangers = holders - boot.process.members()
+        if not strangers:
+            return bool(holders)
+        # One that began to listen, or ended, while the table was read has no owner in it.
+        boot.sleep(_POLL_S)
+    raise EngineForeign(
+        f"Port {boot.port} of engine {boot.spec.name} is held by another process.",
+        f"It is {ownership.describe(strangers) or 'a process that we cannot see'}; our engine"
+        f" is process {boot.process.pid}.",
+        "Stop that process, or leave [engine] port out to be given a free one. To measure"
+        " that server, attach to it.",
+    )
 
 
 def _our_card(boot: Boot, answer: probe.Answer) -> dict[str, Any] | None:

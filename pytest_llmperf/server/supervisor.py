@@ -101,8 +101,12 @@ def _prctl(option: int, value: int) -> None:
 
 def _start(command: list[str]) -> int:
     supervisor = os.getpid()
+    running, runs = os.pipe()  # its end closes when the command takes over
     pid = os.fork()
     if pid:
+        os.close(runs)
+        os.read(running, 1)  # before that, a signal to the engine's group would reach nobody
+        os.close(running)
         return pid
     try:
         _become(command, supervisor)
@@ -121,7 +125,6 @@ def _become(command: list[str], supervisor: int) -> NoReturn:
     for each in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM, signal.SIGPIPE):
         signal.signal(each, signal.SIG_DFL)
     os.dup2(2, 1)
-    os.closerange(3, 256)
     os.execvp(command[0], command)  # noqa: S606 - the command is the profile's, no shell is involved
 
 
@@ -221,6 +224,7 @@ def _say(line: str) -> None:
 def main(arguments: list[str]) -> int:
     """Supervise one engine; the exit status is the engine's, ``128 + n`` after signal ``n``."""
     pipe, parent, grace_s, *command = arguments
+    os.set_inheritable(int(pipe), False)
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     code = _Supervision(int(pipe), int(parent), float(grace_s)).run(command)
     if code is None:
