@@ -158,7 +158,12 @@ class _Work:
         step = expected.step
         target = self._targets[step.arm]
         identity = f"{self._start.measurement_id}.{next(self._position)}"
-        sent = target.client.send(step.request, request_id=identity)
+        try:
+            sent = target.client.send(step.request, request_id=identity)
+        except BaseException:  # an interrupt: what was seen of the answer is kept, then it goes on
+            for left in target.client.cancelled:
+                self._around.add(self._placed(left, expected, target))
+            raise
         self._around.add(self._placed(sent, expected, target))
         if step.role != "warmup":
             boot = target.arm.boot_id
