@@ -11,6 +11,11 @@ import platform
 from pathlib import Path
 from typing import Any
 
+NO_GPU = "none"
+"""Known: the kernel has no NVIDIA driver, so there is no GPU that an engine could use."""
+
+_DRIVER = Path("/proc/driver/nvidia")
+
 
 def facts() -> dict[str, Any]:
     """This machine's facts by name; ``None`` where one can't be read, never a guess."""
@@ -23,7 +28,7 @@ def facts() -> dict[str, Any]:
         "architecture": platform.machine(),
         "python": platform.python_version(),
         "gpu": _gpu(),
-        "gpu_driver": _first_line(Path("/proc/driver/nvidia/version")),
+        "gpu_driver": _gpu_driver(),
     }
 
 
@@ -39,9 +44,20 @@ def _cpu() -> str | None:
     return line.partition(":")[2].strip() if line else None
 
 
+def _is_without_gpu() -> bool:
+    """Whether the kernel tells of its drivers and has none for NVIDIA."""
+    return _DRIVER.parent.is_dir() and not _DRIVER.is_dir()
+
+
+def _gpu_driver() -> str | None:
+    return NO_GPU if _is_without_gpu() else _first_line(_DRIVER / "version")
+
+
 def _gpu() -> str | None:
-    """The models of the GPUs, by the NVIDIA driver's own folder."""
-    folder = Path("/proc/driver/nvidia/gpus")
+    """The models of the GPUs, by the NVIDIA driver's own folder; ``none`` without a driver."""
+    folder = _DRIVER / "gpus"
+    if _is_without_gpu():
+        return NO_GPU
     if not folder.is_dir():
         return None
     found = [

@@ -23,7 +23,9 @@ LINES = (
     "spec profile_check miniature profile",
     "server client counters",
     "evidence sample proof assumption verdict report",
-    "gate run assertions bench measure session",
+    "gate run",
+    "identity attribution history benchmarks_import",
+    "assertions bench measure session",
     "keys progress fixtures outcome plugin",
     "__init__ testing",
 )
@@ -39,6 +41,7 @@ IMPORT_FENCES = {
     "psutil": "server place",
     "subprocess": "server",
     "socket": "server",
+    "sqlite3": "history",
     "time": "server client session progress miniature.train",
     "pytest_llmperf.testing": "testing",
     "perf_suites": "",
@@ -46,7 +49,7 @@ IMPORT_FENCES = {
 }
 """What only these rooms may import at run time."""
 
-WRITERS = "evidence server miniature"
+WRITERS = "evidence server miniature history"
 """The only rooms that write files."""
 
 CLOSED = "server: errors spec record server miniature"
