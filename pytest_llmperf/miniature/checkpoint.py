@@ -11,6 +11,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -94,10 +95,16 @@ def _is_whole(folder: Path, progress: Progress) -> bool:
         check_digests(folder)
     except UsageError as error:
         progress(f"miniature: discarding a damaged copy. {error.what}")
-        with tempfile.TemporaryDirectory(dir=folder.parent, ignore_cleanup_errors=True) as away:
-            folder.rename(Path(away) / folder.name)
+        _discard(folder)
         return False
     return True
+
+
+def _discard(folder: Path) -> None:
+    """Remove *folder* in one step as others see it; another process may have done so already."""
+    away = tempfile.TemporaryDirectory(dir=folder.parent, ignore_cleanup_errors=True)
+    with away, suppress(FileNotFoundError):
+        folder.rename(Path(away.name) / folder.name)
 
 
 def _build(folder: Path, weights: Path, layers: int, mlp: int) -> None:

@@ -31,7 +31,7 @@ _BRIEF_SYSTEM_PROMPTS = (
 )
 _SPOKEN_ONLY = 0.15
 _WITH_NONCE = 0.6
-_WITH_SYSTEM = 0.5
+_WITH_SYSTEM = 0.3
 
 
 @dataclass(frozen=True)
@@ -68,25 +68,28 @@ def exchange(request: ToolRequest | Request, call_id: str = "call") -> list[dict
 
 def short_chat(r: Random) -> Chat:
     """Draw one to three requests, some 60 to 400 tokens: from these, copying is learnt."""
-    head = [_system(r, r.choice(_BRIEF_SYSTEM_PROMPTS))] if r.random() < _WITH_SYSTEM else []
+    head = [_system(r.choice(_BRIEF_SYSTEM_PROMPTS))] if r.random() < _WITH_SYSTEM else []
     return _chat(r, head, (), r.randrange(1, 4))
 
 
 def middle_chat(r: Random) -> Chat:
-    """Draw a conversation over a few of the tools, with three to eight requests."""
+    """Draw a conversation over a few of the tools, with four to eight requests."""
     tools = [TOOLS[i] for i in sorted(r.sample(range(len(TOOLS)), r.randrange(2, 5)))]
-    return _chat(r, [_system(r, r.choice(_BRIEF_SYSTEM_PROMPTS))], tools, r.randrange(3, 9))
+    return _chat(r, [_system(r.choice(_BRIEF_SYSTEM_PROMPTS))], tools, r.randrange(4, 9))
 
 
 def router_chat(r: Random, requests: int | None = None) -> Chat:
-    """Draw a conversation with the router's prompt, all twelve tools and 3 to 14 *requests*."""
-    return _chat(r, [_system(r, ROUTER_SYSTEM_PROMPT)], TOOLS, requests or r.randrange(3, 15))
+    """Draw a conversation with the router's prompt, all twelve tools and 6 to 16 *requests*.
 
-
-def _system(r: Random, prompt: str) -> dict[str, Any]:
-    """Return a system message, more often than not behind the nonce line of a cold request."""
+    More often than not a nonce line stands before the system prompt, as it does in a suite that
+    wants a cold prefix cache.
+    """
     nonce = f"{request_nonce(r)}\n" if r.random() < _WITH_NONCE else ""
-    return {"role": "system", "content": nonce + prompt}
+    return _chat(r, [_system(nonce + ROUTER_SYSTEM_PROMPT)], TOOLS, requests or r.randrange(6, 17))
+
+
+def _system(text: str) -> dict[str, Any]:
+    return {"role": "system", "content": text}
 
 
 def _chat(

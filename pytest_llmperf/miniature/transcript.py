@@ -44,19 +44,19 @@ def render(
         head = messages[0]["content"] if has_system else ""
         out.append(f"<|turn>system\n{head}{''.join(map(_declaration, tools))}<turn|>\n")
     is_open = False
-    for message in messages[has_system:]:
-        text, is_open = _message(message, messages, is_open)
+    for position, message in enumerate(messages[has_system:], start=has_system):
+        text, is_open = _message(message, messages[:position], is_open)
         out.append(text)
     if add_generation_prompt and not is_open:
         out.append("<|turn>model\n")
     return "".join(out)
 
 
-def _message(message: Message, messages: Sequence[Message], is_open: bool) -> tuple[str, bool]:
+def _message(message: Message, earlier: Sequence[Message], is_open: bool) -> tuple[str, bool]:
     """Return the text of one message, and whether it leaves the model's turn open."""
     role, content = message["role"], message.get("content") or ""
     if role == "tool":
-        name = message.get("name") or _called(messages, message.get("tool_call_id"))
+        name = message.get("name") or _called(earlier, message.get("tool_call_id"))
         response = f"response:{name}{{value:{_value(content)}}}"
         return f"<|tool_response>{response}<tool_response|>", is_open
     if role != "assistant":
@@ -72,10 +72,10 @@ def _closing(is_open: bool) -> str:
     return "<turn|>\n" if is_open else ""
 
 
-def _called(messages: Sequence[Message], call_id: str | None) -> str:
-    """Return the name of the function that the call *call_id* named, or ``tool``."""
+def _called(earlier: Sequence[Message], call_id: str | None) -> str:
+    """Return the name of the function that the last call *call_id* named, or ``tool``."""
     name = "tool"
-    for message in messages:
+    for message in earlier:
         for call in message.get("tool_calls") or ():
             if call.get("id") and call["id"] == call_id:
                 name = call["function"]["name"]

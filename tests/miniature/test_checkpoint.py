@@ -103,6 +103,14 @@ class TestABuiltCheckpoint:
         assert (first.target / "model.safetensors").read_bytes() == whole
         assert any("discarding a damaged copy" in line for line in heard)
 
+    def test_may_have_been_discarded_by_another_process_meanwhile(
+        self, build: Build, tmp_path: Path
+    ) -> None:
+        checkpoint._discard(build().target.parent)
+        checkpoint._discard(build().target.parent)
+        checkpoint._discard(tmp_path / "cache" / "gone")
+        assert not list((tmp_path / "cache").iterdir())
+
     def test_leaves_nothing_else_in_the_cache(self, build: Build, tmp_path: Path) -> None:
         build()
         build(layers=1)

@@ -106,6 +106,14 @@ class TestATranscript:
         message = {"role": "tool", "content": "done"} | response
         assert f"<|tool_response>response:{name}{{" in render([USER, calling(), message])
 
+    def test_names_the_call_before_an_answer_when_an_identifier_is_used_again(self) -> None:
+        later = calling()
+        later["tool_calls"][0]["function"]["name"] = "other"
+        response = {"role": "tool", "tool_call_id": "c1", "content": "done"}
+        text = render([USER, calling(), response, USER, later, response])
+        assert "response:set_light{" in text
+        assert "response:other{" in text
+
     @given(st.sampled_from([short_chat, middle_chat, router_chat]), st.integers(0, 2**32))
     def test_of_a_shorter_conversation_begins_that_of_a_longer_one(
         self, draw: Callable[[Random], Chat], seed: int
