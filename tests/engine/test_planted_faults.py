@@ -39,7 +39,6 @@ REPOSITORY = Path(__file__).parent.parent.parent
 FAULTS = REPOSITORY / "perf_suites" / "faults"
 LONGEST_RUN_S = 15 * 60
 LONGEST_GOODBYE_S = 30
-ENGINES_MARK = "LLMPERF_NONCE"
 TURNS_BEFORE_ACTING = 4
 
 
@@ -76,6 +75,14 @@ def rows() -> dict[str, dict[str, Any]]:
 ROWS = rows()
 
 
+@pytest.fixture(autouse=True)
+def _heard_interrupts() -> Iterator[None]:
+    """A job in the background ignores SIGINT and hands that on; what we start must hear it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.engine
 @pytest.mark.parametrize("name", ROWS)
 def test_a_planted_fault_is_named_and_leaves_nothing_running(name: str, tmp_path: Path) -> None:
@@ -86,7 +93,7 @@ def test_a_planted_fault_is_named_and_leaves_nothing_running(name: str, tmp_path
         row["exit_code"],
         True,
     ), ended.text
-    assert left_running() == []
+    assert left_running(tmp_path) == []
 
 
 def run(select: list[str], plant: Plant, folder: Path) -> Ended:
@@ -117,19 +124,21 @@ def run(select: list[str], plant: Plant, folder: Path) -> Ended:
     return Ended(code, " ".join(said.read_text(encoding="utf-8").split()))
 
 
-def left_running() -> list[str]:
-    """Engines that outlived the run, once they have had time to go."""
+def left_running(folder: Path) -> list[str]:
+    """Processes of the run's engines that outlived it, once they have had time to go."""
     deadline = time.monotonic() + LONGEST_GOODBYE_S
-    while (left := engines()) and time.monotonic() < deadline:
+    while (left := engines_in(folder)) and time.monotonic() < deadline:
         time.sleep(0.5)
     return left
 
 
-def engines() -> list[str]:
+def engines_in(folder: Path) -> list[str]:
+    """Living processes that work below a folder, as every engine of a run does."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            if ENGINES_MARK in process.environ() and process.status() != psutil.STATUS_ZOMBIE:
+            is_below = Path(process.cwd()).is_relative_to(folder)
+            if is_below and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(f"{process.pid} {' '.join(process.cmdline())}")
     return found
 
