@@ -30,6 +30,7 @@ NONE = "none"
 """The value of a thing that is known not to be there, such as a drafter."""
 
 _GIVEN = "given"
+_OF_REFERENCE = "reference "
 _ITEMS = ("build", "model", "drafter", "workload")
 _STREAM_INTERVAL = "--stream-interval"
 _ONE_BY_ONE = 1
@@ -84,9 +85,10 @@ class Difference(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def item(self) -> str:
-        """What differs as one thing: a build, a model, a drafter, a workload, or one flag."""
-        first = self.field.partition(".")[0]
-        return first if first in _ITEMS else self.field
+        """What differs as one thing, in either arm: a build, a model, a drafter, one flag..."""
+        field = self.field.removeprefix(_OF_REFERENCE)
+        first = field.partition(".")[0]
+        return first if first in _ITEMS else field
 
     def __str__(self) -> str:
         return f"{self.field}: {_shown(self.mine)} against {_shown(self.theirs)}"
@@ -121,10 +123,9 @@ def place_of_pair(candidate: Measured, reference: Measured) -> Half:
 def machine_facts(found: Mapping[str, Any]) -> dict[str, Value]:
     """A session's facts of its machine as plain values; memory in whole GiB, which stays put."""
     facts = {name: value for name, value in _flat(found) if name != "memory_bytes"}
-    memory_bytes = found.get("memory_bytes")
     if "memory_bytes" in found:
-        whole = isinstance(memory_bytes, int) and not isinstance(memory_bytes, bool)
-        facts["memory_gib"] = round(memory_bytes / _GIB) if whole else None
+        size = found["memory_bytes"]
+        facts["memory_gib"] = round(size / _GIB) if isinstance(size, int | float) else None
     return facts
 
 
@@ -143,7 +144,7 @@ def subject_of_pair(candidate: Measured, reference: Measured) -> Half:
     facts = dict(subject_of(candidate).facts)
     return Half(
         side="subject",
-        facts=facts | {f"reference {name}": value for name, value in below.items()},
+        facts=facts | {f"{_OF_REFERENCE}{name}": value for name, value in below.items()},
     )
 
 
@@ -313,9 +314,8 @@ def _plain(value: Any) -> Value:  # noqa: ANN401 - whatever JSON holds
 
 def _is_equal(mine: Value, theirs: Value) -> bool:
     """Known and the same; a flag that is true is not the number one."""
-    return (
-        mine is not None and mine == theirs and isinstance(mine, bool) is isinstance(theirs, bool)
-    )
+    is_same_kind = isinstance(mine, bool) is isinstance(theirs, bool)
+    return mine is not None and mine == theirs and is_same_kind
 
 
 def _is_inside_unknown(field: str, mine: Half, theirs: Half) -> bool:
