@@ -103,7 +103,14 @@ class EngineProcess:
                 self.exit_code = int(value)
 
     def is_alive(self) -> bool:
-        """Whether the engine's first process runs under its supervisor."""
+        """Whether the engine's first process runs under its supervisor.
+
+        Once it does not, its supervisor is waited for, which ends the rest and knows how it went.
+        """
+        self._listen()
+        if self._born is not None and supervisor.born(self.pid or 0) != self._born:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._supervisor.wait(_STOP_BOUND_S)
         ended = self._supervisor.poll() is not None
         self._listen()
         return not ended and self.exit_code is None

@@ -148,6 +148,8 @@ def _late(boot: Boot, why: str) -> EngineError:
 
 def _refuse_foreign(boot: Boot) -> bool:
     """Whether our own engine listens on the port; anyone else there is an error."""
+    if not ownership.accepts(boot.port):
+        return False
     strangers: set[int | None] = set()
     for _ in range(_LOOKS):
         holders = ownership.listeners(boot.port)

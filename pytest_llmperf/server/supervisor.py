@@ -24,6 +24,7 @@ from typing import NoReturn
 NONCE_VARIABLE = "LLMPERF_NONCE"
 """The environment variable whose value marks every process of one engine."""
 
+_ENDED = (b"Z", b"X")
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _STRAGGLER_GRACE_S = 2.0
@@ -59,9 +60,13 @@ def kin(nonce: str, *, session: int | None = None, ancestor: int | None = None) 
 
 
 def born(pid: int) -> int | None:
-    """When a process started, in clock ticks since boot; tells apart two users of one id."""
+    """When a living process started, in clock ticks since boot; ``None`` once it has ended.
+
+    It tells apart two processes that had one id.
+    """
     with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", "rb") as stat:  # noqa: PTH123 - as above
-        return int(stat.read().rpartition(b")")[2].split()[19])
+        fields = stat.read().rpartition(b")")[2].split()
+        return None if fields[0] in _ENDED else int(fields[19])
     return None
 
 
@@ -87,7 +92,7 @@ def _alive() -> Iterator[tuple[int, tuple[int, int]]]:
         with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", "rb") as stat:  # noqa: PTH123 - as above
             # The name is in brackets and may itself hold spaces and brackets.
             state, parent, _, session, *_ = stat.read().rpartition(b")")[2].split()
-            if state not in (b"Z", b"X"):
+            if state not in _ENDED:
                 yield pid, (int(parent), int(session))
 
 

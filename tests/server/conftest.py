@@ -1,11 +1,17 @@
 from __future__ import annotations
 
+import contextlib
+import json
+import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import psutil
 import pytest
 
@@ -15,6 +21,7 @@ from pytest_llmperf.server.launch import LaunchedEngine, launch
 from pytest_llmperf.spec import EngineSpec
 
 STUBS = Path(__file__).with_name("stubs")
+HOLDER = STUBS / "holder.py"
 
 Spec = Callable[..., EngineSpec]
 Boot = Callable[..., AbstractContextManager[LaunchedEngine]]
@@ -71,6 +78,73 @@ def boot(tmp_path: Path, told: list[Progress]) -> Boot:
         )
 
     return begin
+
+
+class Holder:
+    """A process that holds an engine and says what it sees."""
+
+    def __init__(self, spec: EngineSpec, folder: Path, when: str = "ready") -> None:
+        command = [
+            sys.executable,
+            str(HOLDER),
+            msgspec.json.encode(spec).decode(),
+            str(folder),
+            when,
+        ]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+    def read_until(self, key: str) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            facts: dict[str, Any] = json.loads(line)
+            if key in facts:
+                return facts
+        raise AssertionError(f"the holder ended without {key}")
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+        self.process.wait(10)
+
+
+Hold = Callable[..., Holder]
+
+
+@pytest.fixture
+def hold(tmp_path: Path) -> Iterator[Hold]:
+    """Have another process hold an engine."""
+    holders: list[Holder] = []
+
+    def make(spec: EngineSpec, when: str = "ready") -> Holder:
+        holders.append(Holder(spec, tmp_path / "held", when))
+        return holders[-1]
+
+    yield make
+    for holder in holders:
+        holder.process.kill()
+        holder.process.wait()
+        assert holder.process.stdout is not None
+        holder.process.stdout.close()
+
+
+@pytest.fixture
+def gone() -> Callable[..., bool]:
+    """Tell whether processes have ended within some seconds; zombies have."""
+
+    def tell(pids: list[int], within_s: float = 10.0) -> bool:
+        deadline = time.monotonic() + within_s
+        while any(_is_alive(pid) for pid in pids):
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.05)
+        return True
+
+    return tell
+
+
+def _is_alive(pid: int) -> bool:
+    with contextlib.suppress(psutil.Error):
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    return False
 
 
 @pytest.fixture(autouse=True)

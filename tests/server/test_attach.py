@@ -20,10 +20,14 @@ Boot = Callable[..., AbstractContextManager[LaunchedEngine]]
 
 
 @pytest.mark.parametrize("ending", ["", "/", "/v1", "/v1/"])
-def test_a_running_server_is_taken_as_it_is(spec: Spec, boot: Boot, ending: str) -> None:
+def test_an_address_may_end_as_clients_write_it(ending: str) -> None:
+    assert room._address("gemma", f"http://host:8000{ending}") == "http://host:8000"
+
+
+def test_a_running_server_is_taken_as_it_is(spec: Spec, boot: Boot) -> None:
     with boot(spec()) as theirs:
         promised = Declared(prefix_caching=True)
-        with attach("gemma", theirs.url + ending, declared=promised) as running:
+        with attach("gemma", theirs.url, declared=promised) as running:
             assert running.engine.attached
             assert running.url == theirs.url
             assert running.model == theirs.model

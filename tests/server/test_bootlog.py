@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_llmperf.server.bootlog import BootLog, Progress, Stopwatch, phase_of
@@ -45,6 +45,7 @@ def test_one_line_tells_its_phase_or_none(line: str, phase: str) -> None:
     assert phase_of(line) == phase
 
 
+@settings(max_examples=30)
 @given(st.lists(st.integers(0, len(LOG)), max_size=6))
 def test_the_phases_are_the_same_however_the_log_arrives(
     tmp_path_factory: pytest.TempPathFactory, cuts: list[int]

@@ -11,6 +11,7 @@ from pytest_llmperf.server import ownership, supervisor
 from pytest_llmperf.server.ownership import (
     Orphaned,
     Reservation,
+    accepts,
     listeners,
     refuse_orphans,
     require_available,
@@ -20,12 +21,16 @@ from pytest_llmperf.server.ownership import (
 
 def test_who_listens_is_known_by_process() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        assert listeners(server.getsockname()[1]) == {os.getpid()}
-    assert listeners(server.fileno()) == set()
+        port = server.getsockname()[1]
+        assert accepts(port)
+        assert listeners(port) == {os.getpid()}
+    assert not accepts(port)
+    assert listeners(port) == set()
 
 
 def test_a_reserved_port_is_given_to_nobody_and_lets_the_engine_bind() -> None:
     reservation = Reservation()
+    assert not accepts(reservation.port)
     assert listeners(reservation.port) == set()
     others = [Reservation() for _ in range(20)]
     assert reservation.port not in [each.port for each in others]

@@ -1,18 +1,16 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import psutil
 import pytest
 
@@ -24,80 +22,25 @@ from pytest_llmperf.spec import EngineSpec
 Spec = Callable[..., EngineSpec]
 Boot = Callable[..., AbstractContextManager[LaunchedEngine]]
 
-HOLDER = Path(__file__).with_name("stubs") / "holder.py"
 
-
-class Holder:
-    """A process of ours that holds an engine."""
-
-    def __init__(self, spec: EngineSpec, folder: Path, when: str = "ready") -> None:
-        command = [
-            sys.executable,
-            str(HOLDER),
-            msgspec.json.encode(spec).decode(),
-            str(folder),
-            when,
-        ]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-
-    def read_until(self, key: str) -> dict[str, Any]:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            facts: dict[str, Any] = json.loads(line)
-            if key in facts:
-                return facts
-        raise AssertionError(f"the holder ended without {key}")
-
-    def signal(self, number: signal.Signals) -> None:
-        self.process.send_signal(number)
-        self.process.wait(10)
-
-
-Hold = Callable[..., Holder]
-
-
-@pytest.fixture
-def hold(spec: Spec, tmp_path: Path) -> Iterator[Hold]:
-    holders: list[Holder] = []
-
-    def make(behaviour: str = "healthy", when: str = "ready") -> Holder:
-        holders.append(Holder(spec(behaviour), tmp_path / "held", when))
-        return holders[-1]
-
-    yield make
-    for holder in holders:
-        holder.process.kill()
-        holder.process.wait()
-        assert holder.process.stdout is not None
-        holder.process.stdout.close()
-
-
-def gone(pids: list[int], within_s: float = 10.0) -> bool:
-    """Whether all of these have ended by then; zombies of the holder's have ended."""
-    deadline = time.monotonic() + within_s
-    while time.monotonic() < deadline:
-        if not [pid for pid in pids if alive(pid)]:
-            return True
-        time.sleep(0.05)
-    return False
-
-
-def alive(pid: int) -> bool:
-    with contextlib.suppress(psutil.Error):
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    return False
+Hold = Callable[..., Any]
+Gone = Callable[..., bool]
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
-def test_the_engine_ends_with_the_process_that_holds_it(hold: Hold, number: signal.Signals) -> None:
-    holder = hold()
+def test_the_engine_ends_with_the_process_that_holds_it(
+    hold: Hold, number: signal.Signals, gone: Gone, spec: Spec
+) -> None:
+    holder = hold(spec())
     ready = holder.read_until("ready")
     holder.signal(number)
     assert gone([*ready["members"], ready["supervisor"]])
 
 
-def test_the_engine_ends_with_its_holder_in_mid_boot(hold: Hold, tmp_path: Path) -> None:
-    holder = hold("mute")
+def test_the_engine_ends_with_its_holder_in_mid_boot(
+    hold: Hold, tmp_path: Path, gone: Gone, spec: Spec
+) -> None:
+    holder = hold(spec("mute"))
     holder.read_until("phase")
     deadline = time.monotonic() + 10
     while not (pids := engines_of(tmp_path)) and time.monotonic() < deadline:
@@ -116,16 +59,20 @@ def engines_of(folder: Path) -> list[int]:
     return found
 
 
-def test_a_child_that_left_the_session_and_ignores_sigterm_ends_too(hold: Hold) -> None:
-    holder = hold("has-stray")
+def test_a_child_that_left_the_session_and_ignores_sigterm_ends_too(
+    hold: Hold, gone: Gone, spec: Spec
+) -> None:
+    holder = hold(spec("has-stray"))
     ready = holder.read_until("ready")
     assert len(ready["members"]) == 2
     holder.signal(signal.SIGKILL)
     assert gone(ready["members"])
 
 
-def test_a_fork_that_keeps_the_pipe_open_does_not_keep_the_engine(hold: Hold) -> None:
-    holder = hold(when="forked")
+def test_a_fork_that_keeps_the_pipe_open_does_not_keep_the_engine(
+    hold: Hold, gone: Gone, spec: Spec
+) -> None:
+    holder = hold(spec(), when="forked")
     ready = holder.read_until("ready")
     forks = [each.pid for each in psutil.Process(holder.process.pid).children()]
     holder.signal(signal.SIGKILL)
@@ -135,15 +82,19 @@ def test_a_fork_that_keeps_the_pipe_open_does_not_keep_the_engine(hold: Hold) ->
             os.kill(pid, signal.SIGKILL)
 
 
-def test_killing_holder_and_supervisor_together_still_ends_the_engine(hold: Hold) -> None:
-    holder = hold()
+def test_killing_holder_and_supervisor_together_still_ends_the_engine(
+    hold: Hold, gone: Gone, spec: Spec
+) -> None:
+    holder = hold(spec())
     ready = holder.read_until("ready")
     os.kill(ready["supervisor"], signal.SIGKILL)
     holder.signal(signal.SIGKILL)
     assert gone(ready["members"])
 
 
-def test_teardown_finds_strays_when_the_supervisor_was_killed(spec: Spec, boot: Boot) -> None:
+def test_teardown_finds_strays_when_the_supervisor_was_killed(
+    spec: Spec, boot: Boot, gone: Gone
+) -> None:
     with boot(spec("has-stray")) as running:
         members = running._process.members()
         running._process._supervisor.kill()
@@ -190,7 +141,7 @@ def test_an_interrupt_at_the_terminal_reaches_neither_engine_nor_supervisor(
 
 
 def test_an_interrupt_of_the_teardown_leaves_it_to_the_supervisor(
-    spec: Spec, boot: Boot, monkeypatch: pytest.MonkeyPatch
+    spec: Spec, boot: Boot, monkeypatch: pytest.MonkeyPatch, gone: Gone
 ) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
