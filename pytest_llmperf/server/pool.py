@@ -189,7 +189,7 @@ class EnginePool:
         :param died: whether it had come to its end by itself; looked at here when not given.
         """
         slot = self._slots.pop(key)
-        running = slot.running
+        running, noticed = slot.running, self._clock()
         dead = not running.is_alive() if died is None else died
         detail = running.how_it_ended() if dead else None
         try:
@@ -203,6 +203,7 @@ class EnginePool:
                 ending="died" if dead else "stopped",
                 exit_code=running.exit_code,
                 detail=detail,
+                at_ns=noticed,
             )
             self._on_end(end)
 

@@ -147,6 +147,7 @@ def test_one_found_dead_is_booted_once_more_and_both_are_told(
     assert second.is_alive()
     assert [each.boot_id for each in books.boots] == [first.engine.boot_id, second.engine.boot_id]
     (end,) = books.ends
+    assert end.at_ns is not None
     assert (end.boot_id, end.ending, end.exit_code) == (first.engine.boot_id, "died", -9)
     assert end.detail is not None
     assert end.detail.startswith("was killed by SIGKILL; last lines of ")
