@@ -58,6 +58,11 @@ class Half(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return None if self.unknown else digest(self.facts)
 
     @property
+    def key(self) -> str:
+        """A name for exactly these facts, unknown ones included; it says nothing of equality."""
+        return digest(self.facts)
+
+    @property
     def unknown(self) -> tuple[str, ...]:
         """The fields that are not known, sorted."""
         return tuple(sorted(field for field, value in self.facts.items() if value is None))

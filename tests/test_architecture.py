@@ -24,7 +24,7 @@ LINES = (
     "server client counters",
     "evidence sample proof assumption verdict report",
     "gate run",
-    "identity attribution history benchmarks_import",
+    "identity attribution benchmark_files history",
     "assertions bench measure session",
     "keys progress fixtures outcome plugin",
     "__init__ testing",
