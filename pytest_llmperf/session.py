@@ -14,8 +14,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from pytest_llmperf import place, profile, record
 from pytest_llmperf.bench import Side
 from pytest_llmperf.client import Client
@@ -96,7 +94,9 @@ class LiveSession:
             self._pool.check_attached(name)
         spec = self.profile.engine(name, speculation=speculation, **overrides)
         if self._settings.attach and not self._settings.profile_was_chosen:
-            spec = msgspec.structs.replace(spec, declared=record.Declared())
+            spec = spec.as_found()
+        for warning in spec.warnings:
+            self._tell(f"{name}: {warning}")
         return EngineLease(self._pool, spec)
 
     def boot(self, leases: Sequence[EngineLease]) -> None:
