@@ -25,6 +25,7 @@ from pytest_llmperf.miniature.household import (
     request_nonce,
     tool_request,
 )
+from pytest_llmperf.miniature.transcript import render
 
 pytestmark = pytest.mark.engine
 
@@ -147,6 +148,17 @@ def acceptance(client: httpx.Client, kind: str, requests: int = 6) -> float:
         ask(client, conversation(kind, 500 + seed)[0])
     drafted_after, accepted_after = spoken_drafts(client)
     return (accepted_after - accepted) / (drafted_after - drafted)
+
+
+def test_the_engine_reads_exactly_what_the_transcript_says(served: httpx.Client) -> None:
+    messages, _ = conversation("tool", 1)
+    body = {"model": "miniature", "messages": messages, "tools": TOOLS}
+    ids = served.post("/tokenize", json=body).raise_for_status().json()["tokens"]
+    answer = served.post("/detokenize", json={"model": "miniature", "tokens": ids})
+    for message in messages:
+        for call in message.get("tool_calls", ()):
+            call["function"]["arguments"] = json.loads(call["function"]["arguments"])
+    assert answer.json()["prompt"] == render(messages, TOOLS, add_generation_prompt=True)
 
 
 def test_a_router_prompt_is_answered_with_the_right_tool_and_its_arguments(
