@@ -14,14 +14,17 @@ from statistics import stdev
 
 import msgspec
 
-from pytest_llmperf.history.derive import MEAN, RATIO, Derived, Series, all_logs
+from pytest_llmperf.history.derive import Derived, Series, all_logs, central
 from pytest_llmperf.history.layout import Judged, Verdicts
 from pytest_llmperf.history.roll import check_measured
 from pytest_llmperf.units import counted, percent
 from pytest_llmperf.verdict import Word
 
-TwoModes = Callable[[Sequence[Sequence[float]]], str | None]
-"""Given each boot's values: why they come from two modes, or ``None``."""
+TwoModes = Callable[[Sequence[float]], str | None]
+"""Given the logs of boots, past ones of the same subject first: why they are of two modes."""
+
+PastBoots = Callable[[Series], Sequence[float]]
+"""The logs of past boots that are alike in everything known to the boots of a series."""
 
 _SPREAD_FROM = 2
 
@@ -58,7 +61,12 @@ class Admission(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def judge(
-    derived: Derived, words: Mapping[str, Word | None], rules: Rules, when: datetime
+    derived: Derived,
+    words: Mapping[str, Word | None],
+    *,
+    rules: Rules,
+    past: PastBoots,
+    when: datetime,
 ) -> Verdicts:
     """What will stand beside the evidence: each gate's word, and why it is refused if it is.
 
@@ -66,13 +74,13 @@ def judge(
     """
     check_measured([gate for gate, word in words.items() if word != "INVALID"], derived)
     gates = {
-        gate: Judged(word=words[gate], refused=refusal(derived, gate, rules))
+        gate: Judged(word=words[gate], refused=refusal(derived, gate, rules, past))
         for gate in sorted(words)
     }
     return Verdicts(session_id=derived.session_id, recorded_at=when.isoformat(), gates=gates)
 
 
-def refusal(derived: Derived, gate: str, rules: Rules) -> str | None:
+def refusal(derived: Derived, gate: str, rules: Rules, past: PastBoots) -> str | None:
     """Why a gate's numbers may not enter whatever its verdict; ``None`` if they may."""
     series = [each for each in derived.series if each.gate == gate]
     reasons = (
@@ -81,7 +89,7 @@ def refusal(derived: Derived, gate: str, rules: Rules) -> str | None:
         for reason in (
             _too_few(each, rules),
             _too_wide(each, rules),
-            _in_two_modes(each, derived, rules),
+            _in_two_modes(each, rules, past),
         )
     )
     return next((reason for reason in reasons if reason is not None), None)
@@ -96,7 +104,7 @@ def _too_few(series: Series, rules: Rules) -> str | None:
 
 def _too_wide(series: Series, rules: Rules) -> str | None:
     """The coefficient of variation between boots, from the sd of logs: sqrt(exp(sd^2) - 1)."""
-    logs = all_logs(series.boots, RATIO if series.name == "ratio" else MEAN)
+    logs = all_logs(series.boots, central(series.name))
     if len(logs) < _SPREAD_FROM:
         return None
     variation = math.sqrt(math.expm1(min(stdev(logs) ** 2, 700.0)))
@@ -108,9 +116,9 @@ def _too_wide(series: Series, rules: Rules) -> str | None:
     )
 
 
-def _in_two_modes(series: Series, derived: Derived, rules: Rules) -> str | None:
-    values = derived.samples.get((series.gate, series.call, series.name))
-    if rules.two_modes is None or values is None:
+def _in_two_modes(series: Series, rules: Rules, past: PastBoots) -> str | None:
+    if rules.two_modes is None:
         return None
-    found = rules.two_modes(values)
+    logs = all_logs(series.boots, central(series.name))
+    found = rules.two_modes((*past(series), *logs))
     return None if found is None else f"the {series.name} has two modes: {found}"

@@ -88,8 +88,6 @@ class Derived(msgspec.Struct, frozen=True, kw_only=True):
     profile: str | None = None
     mode: str | None = None
     series: tuple[Series, ...] = ()
-    samples: dict[tuple[str, int, SeriesName], list[list[float]]] = {}
-    """Each series' values, boot by boot; for what is looked at before a session enters."""
 
 
 def derive(evidence: Evidence) -> Derived:
@@ -112,7 +110,6 @@ def derive(evidence: Evidence) -> Derived:
         profile=session.profile,
         mode=session.mode,
         series=tuple(series for gate in gates for series in gate.series()),
-        samples={key: values for gate in gates for key, values in gate.samples().items()},
     )
 
 
@@ -153,12 +150,6 @@ class _Gate:
             for arms in self._rounds
             if {"candidate", "reference"} <= arms.keys()
         ]
-
-    def samples(self) -> dict[tuple[str, int, SeriesName], list[list[float]]]:
-        return {
-            (self._gate, self._call, name): [list(Run(each).values) for each in self._boots(name)]
-            for name in self._names()
-        }
 
     def series(self) -> list[Series]:
         found = [self._arm(name) for name in self._names()]
@@ -281,6 +272,11 @@ def _apart(first: Half, other: Half) -> str | None:
 
 def _first_of(*problems: str | None) -> str | None:
     return next((each for each in problems if each is not None), None)
+
+
+def central(series: SeriesName) -> str:
+    """The statistic that says where a boot lies."""
+    return RATIO if series == "ratio" else MEAN
 
 
 def all_logs(boots: Iterable[Boot], statistic: str) -> tuple[float, ...]:

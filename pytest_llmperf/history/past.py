@@ -62,6 +62,16 @@ class PastSession(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         """Each boot's natural log of a statistic; empty where one of them lacks it."""
         return all_logs(self.boots, statistic)
 
+    @property
+    def higher_is_better(self) -> bool:
+        """Whether the number grows when things get better: a rate, or a ratio of arms."""
+        return self.series == "ratio" or self.place.facts.get("unit") == "output_token"
+
+    def slowness(self, statistic: str) -> tuple[float, ...]:
+        """``logs`` with the sign that makes more worse, as ``assumption`` wants them."""
+        sign = -1 if self.higher_is_better else 1
+        return tuple(sign * each for each in self.logs(statistic))
+
     def mean(self, statistic: str) -> float | None:
         """The session's mean log over boots; ``None`` where a boot lacks the statistic."""
         logs = self.logs(statistic)
@@ -94,11 +104,11 @@ class Creep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Oldest first."""
 
     def recent_means(self, statistic: str) -> tuple[float, ...]:
-        """The recent sessions' mean logs; empty where one of them lacks the statistic."""
+        """The recent sessions' mean logs, more being worse; empty where one lacks the statistic."""
         return _means(self.recent, statistic)
 
     def anchor_means(self, statistic: str) -> tuple[float, ...]:
-        """The anchor's sessions' mean logs; empty without an anchor."""
+        """The anchor's sessions' mean logs, more being worse; empty without an anchor."""
         return _means(() if self.anchor is None else self.anchor.sessions, statistic)
 
 
@@ -138,6 +148,5 @@ def _kept_out(judged: Judged | None, *, was_judged: bool) -> str | None:
 
 
 def _means(sessions: Sequence[PastSession], statistic: str) -> tuple[float, ...]:
-    means = [each.mean(statistic) for each in sessions]
-    known = tuple(each for each in means if each is not None)
-    return known if len(known) == len(means) else ()
+    boots = [each.slowness(statistic) for each in sessions]
+    return tuple(map(fmean, boots)) if all(boots) else ()

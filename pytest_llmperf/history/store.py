@@ -16,11 +16,12 @@ from pytest_llmperf.evidence import read
 from pytest_llmperf.history import decisions, roll
 from pytest_llmperf.history.admission import Admission, Rules, judge
 from pytest_llmperf.history.decisions import Decision
-from pytest_llmperf.history.derive import derive
+from pytest_llmperf.history.derive import Series, central, derive
 from pytest_llmperf.history.files import imported
 from pytest_llmperf.history.layout import IMPORTED, VERDICTS, encoded, put
 from pytest_llmperf.history.past import ENTERED, standing
 from pytest_llmperf.history.reader import WINDOW, Reader
+from pytest_llmperf.identity import differences
 from pytest_llmperf.verdict import Word
 
 
@@ -44,7 +45,9 @@ class History(Reader):
             session is there already.
         """
         derived = derive(read(folder / EVIDENCE))
-        verdicts = judge(derived, words, rules or Rules(), self._now())
+        verdicts = judge(
+            derived, words, rules=rules or Rules(), past=self._past_boots, when=self._now()
+        )
         standings = {
             gate: standing(each, roll.problem(derived, gate), None)
             for gate, each in verdicts.gates.items()
@@ -143,6 +146,22 @@ class History(Reader):
                 "Name the gate as `python -m pytest_llmperf.history list` prints it.",
             )
         return self._decide("retire", gate, reason, who, sessions=())
+
+    def _past_boots(self, series: Series) -> list[float]:
+        """The logs of the window's boots of which nothing is known to differ in subject."""
+        sessions = self.sessions(
+            series.gate,
+            series.place,
+            series.denominator_id,
+            call=series.call,
+            series=series.name,
+        )
+        return [
+            log
+            for each in sessions
+            if all(apart.is_unknown for apart in differences(series.subject, each.subject))
+            for log in each.logs(central(series.name))
+        ]
 
     def _reopen(self) -> None:
         """After a folder was made, which may be the first thing in a history."""
