@@ -18,7 +18,7 @@ _DRIVER = Path("/proc/driver/nvidia")
 
 
 def facts() -> dict[str, Any]:
-    """This machine's facts by name; ``None`` where one can't be read, never a guess."""
+    """The machine's facts by name; ``None`` where one can't be read, never a guess."""
     return {
         "machine": _machine(),
         "cpu": _cpu(),

@@ -36,6 +36,9 @@ WINDOW = 10
 RECENT = 5
 """Sessions whose mean is held against the anchor."""
 
+_BATCH = 50
+"""Files that are indexed at a time, so that an interrupted refresh is not lost."""
+
 Clock = Callable[[], datetime]
 
 
@@ -79,8 +82,11 @@ class Reader:
         found = layout.scan(self.root)
         gone = [path for path in known if path not in found]
         changed = [path for path, stamp in found.items() if known.get(path) != mark(stamp)]
-        if gone or changed:
-            index.replace(gone, [indexed(self.root, path, found[path]) for path in changed])
+        if gone:
+            index.replace(gone, [])
+        for start in range(0, len(changed), _BATCH):
+            batch = changed[start : start + _BATCH]
+            index.replace([], [indexed(self.root, path, found[path]) for path in batch])
         self._decisions, self._decision_problems = decisions.read(self.root)
 
     def rebuild(self) -> None:

@@ -668,7 +668,7 @@ def _record_some(folder: Path, names: list[str], barrier: Barrier) -> None:
 
 class TestTwoAtOnce:
     def test_two_processes_record_and_decide_without_losing_anything(self, runs: Runs) -> None:
-        names = [f"s{number}" for number in range(8)]
+        names = [f"s{number}" for number in range(6)]
         for number, name in enumerate(names):
             runs.write(name, day=number)
         spawned = multiprocessing.get_context("spawn")
