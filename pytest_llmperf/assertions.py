@@ -7,6 +7,8 @@ same: they return verdicts, and raise ``Regression`` or ``InvalidMeasurement``.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import exp, log
+from statistics import fmean
 
 from pytest_llmperf import assumption
 from pytest_llmperf.budget import Budget
@@ -16,13 +18,14 @@ from pytest_llmperf.gate import Gate
 from pytest_llmperf.report import Row
 from pytest_llmperf.run import Pair, Run
 from pytest_llmperf.sample import every_denominator
-from pytest_llmperf.units import quantity
+from pytest_llmperf.units import counted, quantile_name, quantity
 from pytest_llmperf.verdict import Verdict, claim_text, failure_parts, judge, undecided, unjudged
 
 Limit = float | Budget | None
 
-_ONE_BOOT = "this boot only"
-_ONE_PAIR = "this pair of boots only"
+_BUILD = "this build"
+_FEW = "this boot only"
+_FEW_PAIRS = "this pair of boots only"
 
 
 def assert_latency(
@@ -70,36 +73,82 @@ def assert_speedup(pair: Pair, *, at_least: float) -> list[Verdict]:
     :raises Regression: the ratio is below the floor.
     :raises InvalidMeasurement: an arm did not measure what it declares.
     """
-    of = pair.of
-    candidate = pair.candidate
-    claim = claim_text(f"speed-up of {of.name} by {pair.factor}", "at least", at_least, "x")
+    if _only_records(pair.candidate.gate):
+        return []
+    claim = claim_text(f"speed-up of {pair.of.name} by {pair.factor}", "at least", at_least, "x")
+    scope = _scope(pair.candidate, _FEW if pair.factor == "prefix" else _FEW_PAIRS)
     objections = pair.contradictions
-    comparison = None
-    if not objections:
-        levels = candidate.levels
-        comparison = assumption.ratio_against(
-            pair.log_ratios(), floor=at_least, alpha=levels.alpha, beta=levels.beta
-        )
-    scope = _ONE_BOOT if pair.factor == "prefix" else _ONE_PAIR
-    verdict = judge(comparison, objections, claim=claim, scope=scope, unit="x")
-    if not objections and not pair.is_interleaved:
-        verdict = undecided(
-            "the two engines were not up together, so their turns did not alternate",
-            claim=claim,
-            scope=scope,
-            would_decide="a profile with resident = 2, or several alternating boots",
-        )
+    reason = _no_ratio(pair)
+    if reason is not None and not objections:
+        verdict = undecided(*reason, claim=claim, scope=scope)
+    else:
+        comparison = None if objections else _ratio(pair, at_least)
+        verdict = judge(comparison, objections, claim=claim, scope=scope, unit="x")
     row = Row(
-        gate=_gate_name(candidate.gate),
+        gate=_gate_name(pair.candidate.gate),
         verdict=verdict,
-        denominator=of,
+        denominator=pair.of,
         arms=pair.arms,
         estimate=None if objections else pair.ratio(),
         evidence=pair.evidence,
         beside=() if objections else _ratios_beside(pair),
         findings=pair.findings,
     )
-    return _conclude(candidate.gate, [row])
+    return _conclude(pair.candidate.gate, [row])
+
+
+def _ratio(pair: Pair, floor: float) -> assumption.Comparison:
+    """Blocks are the replicates of one boot's ratio; boots are the replicates of a build's."""
+    levels = pair.candidate.levels
+    per_boot = pair.log_ratios()
+    if len(per_boot) == 1:
+        return assumption.ratio_against(
+            per_boot[0], floor=floor, alpha=levels.alpha, beta=levels.beta
+        )
+    means = [fmean(logs) for logs in per_boot]
+    return assumption.ratio_against(
+        means, floor=floor, alpha=levels.alpha, beta=levels.beta, replicate="boot"
+    )
+
+
+def _no_ratio(pair: Pair) -> tuple[str, str] | None:
+    """Why the ratio's test cannot be made, and what would make it."""
+    if not pair.is_interleaved:
+        return (
+            "the two engines were not up together, so their turns did not alternate",
+            "a profile with resident = 2",
+        )
+    return _too_few_boots(pair.candidate)
+
+
+def _too_few_boots(run: Run) -> tuple[str, str] | None:
+    planned, ran = (run.gate.planned_rounds if run.gate else 1), len(run.boots)
+    if ran < planned:
+        return f"{ran} of {planned} planned boots were measured", "all rounds of this test"
+    if run.distinct_boots < ran:
+        boots = counted(run.distinct_boots, "boot")
+        return (
+            f"{ran} rounds were measured on {boots}, and only boots are replicates",
+            "a fresh boot for each round; a server that is attached is not rebooted",
+        )
+    if 1 < ran < assumption.BOOTS:
+        return (
+            f"{ran} boots are too few for a claim about a build",
+            f"{assumption.BOOTS} boots or more",
+        )
+    return None
+
+
+def _scope(run: Run, few: str) -> str:
+    return few if len(run.boots) == 1 else _BUILD
+
+
+def _only_records(gate: Gate | None) -> bool:
+    """Note that an assertion was reached; in all rounds but the last it judges nothing."""
+    if gate is None:
+        return False
+    gate.has_asserted = True
+    return gate.is_recording
 
 
 def _against(
@@ -111,37 +160,63 @@ def _against(
             f"It was given a run of {run.denominator.name} and nothing to hold it against.",
             "Give a limit, as p50_s=0.25 or p50_s=budget('cached_turn.p50').",
         )
+    if _only_records(run.gate):
+        return []
     return _conclude(run.gate, [_row(run, p, limit, relation) for p, limit in limits.items()])
 
 
 def _row(run: Run, p: float, limit: float | Budget, relation: assumption.Relation) -> Row:
     number = limit.limit if isinstance(limit, Budget) else float(limit)
-    estimate = None
-    what = f"p{100 * p:.0f} of {run.denominator.name}"
-    unit = run.denominator.unit_text
-    if run.contradictions:
-        claim = claim_text(what, relation, number, unit) if number is not None else what
-        verdict = judge(None, run.contradictions, claim=claim, scope=_ONE_BOOT, unit=unit)
-    elif number is None:
-        estimate = assumption.quantile(run.values, p)
-        reason = limit.missing if isinstance(limit, Budget) else ""
-        verdict = unjudged(reason, claim=what, scope=_ONE_BOOT, unit=unit)
-    else:
-        levels = run.levels
-        comparison = assumption.quantile_against(
-            run.values, p=p, limit=number, alpha=levels.alpha, beta=levels.beta, relation=relation
-        )
-        claim = claim_text(what, relation, number, unit)
-        verdict = judge(comparison, (), claim=claim, scope=_ONE_BOOT, unit=unit)
+    objections = run.contradictions
+    missing = limit.missing if isinstance(limit, Budget) else ""
     return Row(
         gate=_gate_name(run.gate),
-        verdict=verdict,
+        verdict=_quantile_verdict(run, p, number, relation, missing),
         denominator=run.denominator,
-        estimate=estimate,
+        estimate=None if objections else _typical(run, p),
         evidence=run.evidence,
-        beside=() if run.contradictions else _numbers_beside(run),
+        beside=() if objections else _numbers_beside(run),
         findings=run.findings,
     )
+
+
+def _quantile_verdict(
+    run: Run, p: float, limit: float | None, relation: assumption.Relation, missing: str
+) -> Verdict:
+    what, unit = f"{quantile_name(p)} of {run.denominator.name}", run.denominator.unit_text
+    scope = _scope(run, _FEW)
+    claim = what if limit is None else claim_text(what, relation, limit, unit)
+    if run.contradictions:
+        return judge(None, run.contradictions, claim=claim, scope=scope, unit=unit)
+    if limit is None:
+        return unjudged(missing, claim=claim, scope=scope, unit=unit)
+    reason = _too_few_boots(run)
+    if reason is not None:
+        return undecided(*reason, claim=claim, scope=scope)
+    return judge(_quantile(run, p, limit, relation), (), claim=claim, scope=scope, unit=unit)
+
+
+def _quantile(
+    run: Run, p: float, limit: float, relation: assumption.Relation
+) -> assumption.Comparison:
+    levels = run.levels
+    if len(run.boots) == 1:
+        return assumption.quantile_against(
+            run.values[0],
+            p=p,
+            limit=limit,
+            alpha=levels.alpha,
+            beta=levels.beta,
+            relation=relation,
+        )
+    return assumption.quantile_against_over_boots(
+        run.values, p=p, limit=limit, alpha=levels.alpha, beta=levels.beta, relation=relation
+    )
+
+
+def _typical(run: Run, p: float) -> float:
+    """The quantile of a typical boot: the geometric mean over boots."""
+    return exp(fmean(log(assumption.quantile(boot, p)) for boot in run.values))
 
 
 def _conclude(gate: Gate | None, rows: Sequence[Row]) -> list[Verdict]:
@@ -164,7 +239,7 @@ def _numbers_beside(run: Run) -> tuple[tuple[str, str], ...]:
     """The same turns under every other denominator that they can be counted by."""
     return tuple(
         (each.label, quantity(each.median, each.unit))
-        for each in every_denominator(run.measured.turns, run.measured.arm.declared.draft_tokens)
+        for each in every_denominator(run.turns, run.measured.arm.declared.draft_tokens)
         if (each.clock, each.unit) != (run.denominator.clock, run.denominator.unit_text)
     )
 

@@ -59,8 +59,8 @@ class Source(Protocol):
         declaration: Declaration,
         sides: Sequence[Side],
         workload: Workload,
-    ) -> Sequence[Measured]:
-        """Measure, or find what was measured: one ``Measured`` for each side, in order."""
+    ) -> Sequence[Sequence[Measured]]:
+        """Measure, or find what was measured: for each side in order, its boots so far."""
 
 
 class Bench:
@@ -131,7 +131,7 @@ class Bench:
                 "Record this gate again.",
             )
         levels = self._source.levels
-        return [Run(each, levels=levels, gate=self._gate) for each in measured]
+        return [Run(boots, levels=levels, gate=self._gate) for boots in measured]
 
 
 def _arms(

@@ -37,8 +37,16 @@ def llmperf_session(request: pytest.FixtureRequest) -> Iterator[Session]:
     session.close()
 
 
+@pytest.fixture(scope="session")
+def llmperf_round(request: pytest.FixtureRequest, llmperf_session: Session) -> int:
+    """Tell which boot of each engine this is, from 0; more than one in gate mode."""
+    number: int = getattr(request, "param", 0)
+    llmperf_session.begin_round(number)
+    return number
+
+
 @pytest.fixture
-def llmperf(request: pytest.FixtureRequest, llmperf_session: Session) -> Bench:
+def llmperf(request: pytest.FixtureRequest, llmperf_session: Session, llmperf_round: int) -> Bench:
     """Measure as the test's markers declare.
 
     ``run = llmperf(gemma, workload)``, or, with a speed-up declared,
@@ -47,23 +55,36 @@ def llmperf(request: pytest.FixtureRequest, llmperf_session: Session) -> Bench:
     from pytest_llmperf.bench import Bench  # noqa: PLC0415 - loaded when a test asks
 
     _refuse_workers(request.config)
-    return Bench(llmperf_session, request.node.stash[DECLARATION], request.node.stash[GATE])
+    gate = request.node.stash[GATE]
+    gate.begin(llmperf_round)
+    return Bench(llmperf_session, request.node.stash[DECLARATION], gate)
 
 
 @pytest.fixture
-def gemma(request: pytest.FixtureRequest, llmperf_session: Session) -> Lease:
+def gemma(
+    request: pytest.FixtureRequest,
+    llmperf_session: Session,
+    llmperf_round: int,  # noqa: ARG001 - every engine depends on the round
+) -> Lease:
     """The profile's engine with its drafter and with prefix caching."""
     return _booted(request, llmperf_session, "gemma")
 
 
 @pytest.fixture
-def gemma_autoregressive(request: pytest.FixtureRequest, llmperf_session: Session) -> Lease:
+def gemma_autoregressive(
+    request: pytest.FixtureRequest,
+    llmperf_session: Session,
+    llmperf_round: int,  # noqa: ARG001 - likewise
+) -> Lease:
     """The same engine without a drafter: one token a step."""
     return _booted(request, llmperf_session, "gemma_autoregressive")
 
 
 @pytest.fixture
-def engine(llmperf_session: Session) -> Callable[..., Lease]:
+def engine(
+    llmperf_session: Session,
+    llmperf_round: int,  # noqa: ARG001 - likewise
+) -> Callable[..., Lease]:
     """A factory of engines of your own: ``engine("short", speculation=True, flags={...})``.
 
     The name stands in every report; ``flags`` are laid over the profile's. One boot serves

@@ -20,10 +20,31 @@ class Gate:
         self.node_id = node_id
         self.denominator = denominator
         self.rows: list[Row] = []
-        self.is_selected = False
+        self.rounds: list[int] = []
+        """The rounds that were selected, in order; the last one judges what all recorded."""
+        self.planned_rounds = 1
+        self.round = 0
+        """The round that runs now."""
+        self.has_asserted = False
+        """Whether an assertion was reached in this round, judged or not."""
         self.was_run = False
         self.has_failed_otherwise = False
         """An ordinary failure: neither a regression nor a measurement that is invalid."""
+
+    @property
+    def is_selected(self) -> bool:
+        """Whether any of its rounds is to run."""
+        return bool(self.rounds)
+
+    @property
+    def is_recording(self) -> bool:
+        """Whether this round only records, for a later one to judge."""
+        return bool(self.rounds) and self.round != self.rounds[-1]
+
+    def begin(self, round_number: int) -> None:
+        """Start a round."""
+        self.round = round_number
+        self.has_asserted = False
 
     def add(self, row: Row) -> None:
         """Take one row; its verdict may be any of the four words, or not judged."""

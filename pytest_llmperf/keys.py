@@ -20,3 +20,5 @@ SETTINGS = pytest.StashKey[Settings]()
 SESSION = pytest.StashKey["Session"]()
 ORDINARY = pytest.StashKey[int]()
 """How many reports failed without a verdict: ordinary test failures and errors."""
+ROUNDS = pytest.StashKey[int]()
+"""Boots of each engine in this run."""

@@ -29,7 +29,11 @@ if TYPE_CHECKING:
 
 _INVALIDATING = (EngineError, EvidenceError, InvalidMeasurement)
 
-_CATEGORIES: dict[Word, tuple[str, str, str]] = {
+RECORDED = "RECORDED"
+"""A round that only recorded; a later one judges it."""
+
+_CATEGORIES: dict[str, tuple[str, str, str]] = {
+    RECORDED: ("recorded", "r", RECORDED),
     "REGRESS": ("failed", "R", "REGRESS"),
     "INCONCLUSIVE": ("inconclusive", "?", "INCONCLUSIVE"),
     "INVALID": ("invalid", "I", "INVALID"),
@@ -109,7 +113,11 @@ def show(
 
 
 def _decide_without_error(gate: Gate, report: pytest.TestReport) -> None:
-    if not gate.rows:
+    if gate.is_recording and gate.has_asserted:
+        _skip(report, "recorded; the last round judges")
+        report.llmperf = RECORDED  # type: ignore[attr-defined]  # travels with the report
+        return
+    if not gate.rows and not gate.has_asserted:
         silent = InvalidMeasurement(
             "This test declares a denominator and asserts nothing.",
             "It ended without assert_latency, assert_throughput or assert_speedup.",

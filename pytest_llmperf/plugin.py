@@ -7,6 +7,7 @@ Nothing here imports scipy, httpx or vllm: a test run that does not use this plu
 from __future__ import annotations
 
 import os
+import re
 import secrets
 from collections.abc import Generator, Iterable
 from datetime import UTC, datetime
@@ -24,9 +25,10 @@ from pytest_llmperf.fixtures import (
     gemma,
     gemma_autoregressive,
     llmperf,
+    llmperf_round,
     llmperf_session,
 )
-from pytest_llmperf.keys import DECLARATION, GATE, GATES, ORDINARY, SESSION, SETTINGS
+from pytest_llmperf.keys import DECLARATION, GATE, GATES, ORDINARY, ROUNDS, SESSION, SETTINGS
 from pytest_llmperf.settings import Settings, attachments, default_profile
 
 __all__ = [  # pytest finds fixtures by name in the plugin's own module
@@ -35,6 +37,7 @@ __all__ = [  # pytest finds fixtures by name in the plugin's own module
     "gemma",
     "gemma_autoregressive",
     "llmperf",
+    "llmperf_round",
     "llmperf_session",
 ]
 
@@ -77,9 +80,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption(
         "--llmperf-mode",
-        choices=("quick",),
+        choices=("quick", "gate"),
         default="quick",
-        help="quick: one boot, a few blocks; claims hold for this boot only (default)",
+        help="quick: one boot, a few blocks; claims hold for this boot only (default). "
+        "gate: several boots, one round of the tests each; claims hold for the build",
+    )
+    group.addoption(
+        "--llmperf-boots",
+        metavar="N",
+        type=int,
+        help="boots of each engine in gate mode (default: the profile's)",
     )
     group.addoption(
         "--llmperf-strict",
@@ -100,6 +110,18 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", declaration.signature(name))
     config.stash[GATES] = []
     config.stash[ORDINARY] = 0
+    config.stash[ROUNDS] = _rounds(config)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run every test that uses this plugin once for each boot, where there are several."""
+    rounds = metafunc.config.stash[ROUNDS]
+    if rounds > 1 and "llmperf_round" in metafunc.fixturenames:
+        names = [f"boot{number}" for number in range(1, rounds + 1)]
+        metafunc.parametrize(
+            "llmperf_round", range(rounds), indirect=True, scope="session", ids=names
+        )
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -118,7 +140,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if not gates:
         return
     for item in gates:
-        item.stash[GATE].is_selected = True
+        item.stash[GATE].rounds.append(_round(item))
     from pytest_llmperf import outcome  # noqa: PLC0415 - only where gates are selected
 
     try:
@@ -232,11 +254,55 @@ def _declare(item: pytest.Item) -> Iterable[str]:
     if declared is not None:
         from pytest_llmperf.gate import Gate  # noqa: PLC0415 - only where gates are declared
 
-        gate = Gate(item.nodeid, declared.speedup or declared.denominator)
+        key = _gate_key(item)
+        gates = item.config.stash[GATES]
+        gate = next((each for each in gates if each.node_id == key), None)
+        if gate is None:
+            gate = Gate(key, declared.speedup or declared.denominator)
+            gate.planned_rounds = item.config.stash[ROUNDS]
+            gates.append(gate)
         item.stash[DECLARATION] = declared
         item.stash[GATE] = gate
-        item.config.stash[GATES].append(gate)
     return [f"{item.nodeid}: {problem}" for problem in problems]
+
+
+def _round(item: pytest.Item) -> int:
+    callspec = getattr(item, "callspec", None)
+    return 0 if callspec is None else int(callspec.params.get("llmperf_round", 0))
+
+
+def _gate_key(item: pytest.Item) -> str:
+    """Give the node id without the round: the same gate on every boot."""
+    base, bracket, rest = item.nodeid.partition("[")
+    if not bracket or "llmperf_round" not in item.callspec.params:  # type: ignore[attr-defined]
+        return item.nodeid
+    others = [part for part in re.split(r"(?:^|-)boot\d+(?=-|$)", rest[:-1], maxsplit=1) if part]
+    return f"{base}[{''.join(others).lstrip('-')}]" if others else base
+
+
+def _rounds(config: pytest.Config) -> int:
+    """How many boots each engine gets: more than one in gate mode only, none of them replayed."""
+    if config.getoption("--llmperf-mode") != "gate" or config.getoption("--llmperf-replay"):
+        return 1
+    from pytest_llmperf import profile  # noqa: PLC0415 - only in gate mode
+
+    try:
+        found = profile.load(_chosen_profile(config) or default_profile())
+    except LlmperfError as error:
+        raise pytest.UsageError(f"llmperf: {error}") from None
+    stated: int | None = config.getoption("--llmperf-boots")
+    if stated is not None and stated < 1:
+        raise pytest.UsageError(f"llmperf: --llmperf-boots={stated} is not 1 or more.")
+    return stated or found.statistics.boots
+
+
+def _chosen_profile(config: pytest.Config) -> str | None:
+    chosen: str | None = (
+        config.getoption("--llmperf-profile")
+        or os.environ.get("LLMPERF_PROFILE")
+        or config.getini("llmperf_profile")
+    )
+    return chosen or None
 
 
 def _misspelt(item: pytest.Item) -> list[str]:
@@ -250,11 +316,7 @@ def _misspelt(item: pytest.Item) -> list[str]:
 
 
 def _settings(config: pytest.Config) -> Settings:
-    chosen = (
-        config.getoption("--llmperf-profile")
-        or os.environ.get("LLMPERF_PROFILE")
-        or config.getini("llmperf_profile")
-    )
+    chosen = _chosen_profile(config)
     seed = config.getoption("--llmperf-seed")
     return Settings(
         profile=chosen or default_profile(),
@@ -263,6 +325,7 @@ def _settings(config: pytest.Config) -> Settings:
         replay=config.getoption("--llmperf-replay"),
         evidence=config.getoption("--llmperf-evidence") or _new_folder(config.rootpath),
         mode=config.getoption("--llmperf-mode"),
+        rounds=config.stash[ROUNDS],
         strict=config.getoption("--llmperf-strict"),
         seed=secrets.randbelow(2**31) if seed is None else seed,
     )

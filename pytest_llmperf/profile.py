@@ -50,6 +50,8 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """False alarms allowed for all gates of one run."""
     beta: float = 0.05
     """How often a change of ``detect`` may be missed."""
+    boots: int = 3
+    """Boots of each engine in gate mode; a claim about the build rests on three or more."""
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -193,6 +193,7 @@ _TOP: dict[str, Any] = {
         "detect": _fraction,
         "alpha": _fraction,
         "beta": _fraction,
+        "boots": _whole(1, 20),
     },
     "budgets": {},
     "engines": {},

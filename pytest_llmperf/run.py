@@ -6,11 +6,13 @@ Everything is computed from records when it is asked for; nothing here is stored
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from functools import cached_property
+from statistics import fmean
 
 import msgspec
 
-from pytest_llmperf import assumption, proof, sample
+from pytest_llmperf import assumption, proof, record, sample
 from pytest_llmperf.denominator import BUILT_IN, Denominator
 from pytest_llmperf.errors import UsageError
 from pytest_llmperf.evidence import Measured
@@ -28,23 +30,44 @@ class Levels(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Run:
-    """One arm of one measurement under its denominator.
+    """One arm as measured on one boot or several, under its denominator.
 
     ``run.under("decode_throughput")`` is the same turns counted by another denominator.
     """
 
     def __init__(
         self,
-        measured: Measured,
+        boots: Sequence[Measured],
         *,
         denominator: Denominator | None = None,
         levels: Levels | None = None,
         gate: Gate | None = None,
     ) -> None:
-        self.measured = measured
-        self.denominator = denominator or measured.arm.denominator
+        if not boots:
+            raise UsageError(
+                "A run needs at least one boot.",
+                "It was made of no measurement.",
+                "Hand it what Evidence.measured(...) gives.",
+            )
+        self.boots = tuple(boots)
+        self.denominator = denominator or boots[-1].arm.denominator
         self.levels = levels or Levels()
         self.gate = gate
+
+    @property
+    def measured(self) -> Measured:
+        """The newest boot."""
+        return self.boots[-1]
+
+    @property
+    def distinct_boots(self) -> int:
+        """How many server processes these are; an attached server is one, however often measured."""
+        return len({_process(boot) for boot in self.boots})
+
+    @property
+    def turns(self) -> tuple[record.Request, ...]:
+        """The turns of all boots."""
+        return tuple(turn for boot in self.boots for turn in boot.turns)
 
     def under(self, name: str) -> Run:
         """Count the same turns by another named denominator's clock and unit.
@@ -59,30 +82,30 @@ class Run:
             )
         own = self.denominator
         other = msgspec.structs.replace(BUILT_IN[name], prefix=own.prefix, streams=own.streams)
-        return Run(self.measured, denominator=other, levels=self.levels, gate=self.gate)
+        return Run(self.boots, denominator=other, levels=self.levels, gate=self.gate)
 
     @cached_property
-    def values(self) -> tuple[float, ...]:
-        """Each completed turn's number in the denominator's unit, in the order sent."""
-        drafts = self.measured.arm.declared.draft_tokens
-        found = (sample.value(turn, self.denominator, drafts) for turn in self.measured.turns)
-        return tuple(value for value in found if value is not None)
+    def values(self) -> tuple[tuple[float, ...], ...]:
+        """Per boot, each completed turn's number in the denominator's unit, in the order sent."""
+        return tuple(_values(boot, self.denominator) for boot in self.boots)
 
     @cached_property
     def contradictions(self) -> tuple[Contradiction, ...]:
         """Why this is no measurement of what it declares; empty where it is."""
-        return proof.contradictions(self.measured, self.denominator)
+        found = (proof.contradictions(boot, self.denominator) for boot in self.boots)
+        return _each_kind_once(found)
 
     @property
     def evidence(self) -> str:
-        """What proves the number, in words."""
-        return proof.evidence_line(self.measured)
+        """What proves the number, in words; of several boots the last speaks."""
+        line = proof.evidence_line(self.measured)
+        return line if len(self.boots) == 1 else f"{len(self.boots)} boots, of the last {line}"
 
     @property
     def findings(self) -> tuple[str, ...]:
         """What a reader should know that does not make the run invalid."""
-        found = proof.findings(self.measured, self.denominator)
-        return tuple(each.text for each in found)
+        found = (each for boot in self.boots for each in proof.findings(boot, self.denominator))
+        return tuple(dict.fromkeys(each.text for each in found))
 
 
 class Pair:
@@ -94,27 +117,25 @@ class Pair:
         self.of = of
         self.factor = factor
 
-    def log_ratios(self, clock: Denominator | None = None) -> list[float]:
-        """Per block, the log of how many times better the candidate is than the reference.
+    def log_ratios(self, clock: Denominator | None = None) -> list[list[float]]:
+        """Per boot (or pair of boots), per block, the log of how many times better it is.
 
         :raises InvalidMeasurement: a block without one of its arms.
         """
         of = clock or self.of
-        candidate, reference = (
-            _by_block(arm.measured, of) for arm in (self.candidate, self.reference)
-        )
-        if of.higher_is_better:
-            return assumption.block_log_ratios(candidate, reference)
-        return assumption.block_log_ratios(reference, candidate)
+        return [
+            _block_ratios(candidate, reference, of)
+            for candidate, reference in zip(self.candidate.boots, self.reference.boots, strict=True)
+        ]
 
     def ratio(self, clock: Denominator | None = None) -> float | None:
         """How many times better the candidate is; ``None`` where a turn has no value."""
         of = clock or self.of
-        arms = (self.candidate.measured, self.reference.measured)
-        if any(len(_by_block(arm, of)) < len(arm.turns) for arm in arms):
+        boots = (*self.candidate.boots, *self.reference.boots)
+        if any(len(_by_block(boot, of)) < len(boot.turns) for boot in boots):
             return None
-        logs = self.log_ratios(of)
-        return math.exp(sum(logs) / len(logs))
+        per_boot = [fmean(logs) for logs in self.log_ratios(of)]
+        return math.exp(fmean(per_boot))
 
     @property
     def is_interleaved(self) -> bool:
@@ -133,10 +154,11 @@ class Pair:
     def contradictions(self) -> tuple[Contradiction, ...]:
         """Each arm against its own declaration, then both against the one factor."""
         arms = (*self.candidate.contradictions, *self.reference.contradictions)
-        between = proof.pair_contradictions(
-            self.candidate.measured, self.reference.measured, self.factor, self.of
+        between = (
+            proof.pair_contradictions(candidate, reference, self.factor, self.of)
+            for candidate, reference in zip(self.candidate.boots, self.reference.boots, strict=True)
         )
-        return tuple(dict.fromkeys((*arms, *between)))
+        return tuple(dict.fromkeys((*arms, *_each_kind_once(between))))
 
     @property
     def evidence(self) -> str:
@@ -155,6 +177,37 @@ class Pair:
             *(each.text for each in between),
         )
         return tuple(dict.fromkeys(texts))
+
+
+def _process(boot: Measured) -> tuple[object, ...]:
+    """What tells one server process from another."""
+    if boot.engine is None or not boot.engine.attached:
+        return (boot.arm.boot_id,)
+    started = None if boot.before is None else boot.before.started_at
+    return (boot.engine.url, started)
+
+
+def _values(boot: Measured, of: Denominator) -> tuple[float, ...]:
+    drafts = boot.arm.declared.draft_tokens
+    found = (sample.value(turn, of, drafts) for turn in boot.turns)
+    return tuple(value for value in found if value is not None)
+
+
+def _each_kind_once(
+    per_boot: Iterable[Sequence[Contradiction]],
+) -> tuple[Contradiction, ...]:
+    """Of a contradiction that several boots show, the first boot's words."""
+    found: dict[str, Contradiction] = {}
+    for boot in per_boot:
+        for each in boot:
+            found.setdefault(each.kind, each)
+    return tuple(found.values())
+
+
+def _block_ratios(candidate: Measured, reference: Measured, of: Denominator) -> list[float]:
+    mine, other = _by_block(candidate, of), _by_block(reference, of)
+    better = (mine, other) if of.higher_is_better else (other, mine)
+    return assumption.block_log_ratios(*better)
 
 
 def _by_block(measured: Measured, of: Denominator) -> list[tuple[int, float]]:

@@ -32,8 +32,9 @@ from pytest_llmperf.workload import Workload
 class EngineLease:
     """An engine as a fixture hands it out: booted when needed, stopped when others need room."""
 
-    def __init__(self, pool: EnginePool, spec: profile.EngineSpec) -> None:
+    def __init__(self, pool: EnginePool, spec: profile.EngineSpec, round_number: int = 0) -> None:
         self._pool = pool
+        self._round = round_number
         self.spec = spec
 
     @property
@@ -56,7 +57,7 @@ class EngineLease:
 
         :raises EngineError: it could not be booted, or another one is in its place.
         """
-        return self._pool.lease(self.spec)
+        return self._pool.lease(self.spec, self._round)
 
 
 class LiveSession:
@@ -67,6 +68,7 @@ class LiveSession:
         self._settings = settings
         self._tell = tell
         self._clients: dict[str, Client] = {}
+        self._round = 0
         first = _first_line(settings)
         self._writer = EvidenceWriter(settings.evidence, first)
         self._evidence = Evidence([first])
@@ -97,14 +99,18 @@ class LiveSession:
             spec = spec.as_found()
         for warning in spec.warnings:
             self._tell(f"{name}: {warning}")
-        return EngineLease(self._pool, spec)
+        return EngineLease(self._pool, spec, self._round)
 
     def boot(self, leases: Sequence[EngineLease]) -> None:
         """Have these engines up, side by side where the profile lets them be resident.
 
         :raises EngineError: one of them could not be booted.
         """
-        self._pool.lease_many([each.spec for each in leases])
+        self._pool.lease_many([each.spec for each in leases], self._round)
+
+    def begin_round(self, number: int) -> None:
+        """From now on engines are leased for this round: each boots once more."""
+        self._round = number
 
     def measured(
         self,
@@ -113,18 +119,17 @@ class LiveSession:
         declaration: Declaration,
         sides: Sequence[Side],
         workload: Workload,
-    ) -> Sequence[Measured]:
-        """Measure now and hand back what was recorded.
+    ) -> Sequence[Sequence[Measured]]:
+        """Measure now and hand back what was recorded, in this round and in those before.
 
         Arms alternate where their engines can be up together; else one follows the other.
         """
         together = self._settings.attach or self.profile.resident >= _engines(sides)
         groups = [list(sides)] if together else [[side] for side in sides]
-        arms: list[Measured] = []
         for group in groups:
-            start = self._measure(node_id, call, declaration, group, workload)
-            arms += self._evidence.measured(start.measurement_id)
-        return arms
+            self._measure(node_id, call, declaration, group, workload)
+        recorded = _recorded(self._evidence, node_id, call)
+        return [recorded[side.name] for side in sides]
 
     def _measure(
         self,
@@ -133,12 +138,13 @@ class LiveSession:
         declaration: Declaration,
         sides: Sequence[Side],
         workload: Workload,
-    ) -> record.Measurement:
+    ) -> None:
         targets = [self._target(side) for side in sides]
         start = record.Measurement(
             measurement_id=secrets.token_hex(6),
             gate=node_id,
             call=call,
+            round=self._round,
             arms=tuple(target.arm for target in targets),
             factor=declaration.factor,
             workload=workload.name,
@@ -149,7 +155,6 @@ class LiveSession:
             min_acceptance=declaration.plan.min_acceptance,
         )
         measure(start, declaration, targets, workload, self._surroundings())
-        return start
 
     def close(self) -> None:
         """Stop every engine and close the evidence; may be called again."""
@@ -255,35 +260,47 @@ class RecordedSession:
         declaration: Declaration,  # noqa: ARG002 - what was declared then stands in the evidence
         sides: Sequence[Side],
         workload: Workload,  # noqa: ARG002 - likewise
-    ) -> Sequence[Measured]:
-        """Find what was recorded for this gate.
+    ) -> Sequence[Sequence[Measured]]:
+        """Find what was recorded for this gate, in all rounds of the newest session that has it.
 
         :raises EvidenceError: nothing was, or under another denominator than is declared now.
         """
-        recorded = [
-            each
-            for start in self._evidence.measurements(node_id)
-            if start.call == call and start.round == 0
-            for each in self._evidence.measured(start.measurement_id)
-        ]
+        recorded = _recorded(self._evidence, node_id, call)
         if not recorded:
             raise EvidenceError(
                 f"There is no recorded measurement number {call} of {node_id}.",
-                f"{self._folder} holds {', '.join(self._evidence.gates) or 'no gate at all'}.",
+                f"{self._folder} holds {self._evidence.contents()}.",
                 "Record this gate first, or point --llmperf-replay at the folder that has it.",
             )
-        newest = recorded[-1].session
-        arms = {each.arm.name: each for each in recorded if each.session == newest}
-        found = [arms[side.name] for side in sides if side.name in arms]
-        for each, side in zip(found, sides, strict=False):
-            _check_denominator(node_id, each, side)
+        found = [recorded[side.name] for side in sides if side.name in recorded]
+        for boots, side in zip(found, sides, strict=False):
+            for boot in boots:
+                _check_denominator(node_id, boot, side)
         return found
+
+    def begin_round(self, number: int) -> None:
+        """Nothing: recorded rounds are judged together."""
 
     def close(self) -> None:
         """Close nothing."""
 
 
 Session = LiveSession | RecordedSession
+
+
+def _recorded(evidence: Evidence, node_id: str, call: int) -> dict[str, list[Measured]]:
+    """By arm, the boots of one measurement of a gate in the newest session that has it."""
+    measured = [
+        arm
+        for start in evidence.measurements(node_id)
+        if start.call == call
+        for arm in evidence.measured(start.measurement_id)
+    ]
+    by_arm: dict[str, list[Measured]] = {}
+    for arm in measured:
+        if arm.session == measured[-1].session:
+            by_arm.setdefault(arm.arm.name, []).append(arm)
+    return by_arm
 
 
 def _engines(sides: Sequence[Side]) -> int:

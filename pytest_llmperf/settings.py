@@ -14,7 +14,7 @@ import msgspec
 
 from pytest_llmperf.errors import UsageError
 
-Mode = Literal["quick"]
+Mode = Literal["quick", "gate"]
 
 FIRST_ENGINE = "gemma"
 """The engine that an attached address stands for when no name is given."""
@@ -32,6 +32,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     evidence: Path
     """The folder this run's evidence goes to."""
     mode: Mode = "quick"
+    rounds: int = 1
+    """Boots of each engine, one round of the tests each; 1 in quick mode."""
     strict: bool = False
     seed: int
     """Of the nonces that keep prompts apart; recorded, so that a run can be sent again."""

@@ -121,7 +121,7 @@ def judge(
     )
 
 
-def undecided(reason: str, *, claim: str, scope: str, would_decide: str | None = None) -> Verdict:
+def undecided(reason: str, would_decide: str | None = None, *, claim: str, scope: str) -> Verdict:
     """Give INCONCLUSIVE for a reason outside the numbers, such as a round that did not run."""
     return Verdict(
         word="INCONCLUSIVE", claim=claim, scope=scope, reason=reason, would_decide=would_decide

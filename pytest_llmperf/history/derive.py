@@ -215,7 +215,7 @@ class _Gate:
 
 def _boot(measured: Measured) -> Boot | None:
     """One arm on one boot; ``None`` where no turn has a value."""
-    values = Run(measured).values
+    values = Run([measured]).values[0]
     if not values:
         return None
     return Boot(
@@ -248,8 +248,10 @@ def _fewest(p: float) -> int:
 
 def _pair_boot(candidate: Measured, reference: Measured) -> Boot:
     of = candidate.arm.denominator
-    pair = Pair(Run(candidate), Run(reference), of=of, factor=candidate.measurement.factor or "")
-    logs = pair.log_ratios()
+    pair = Pair(
+        Run([candidate]), Run([reference]), of=of, factor=candidate.measurement.factor or ""
+    )
+    (logs,) = pair.log_ratios()
     return Boot(
         boot_id=f"{candidate.arm.boot_id} / {reference.arm.boot_id}",
         round=candidate.measurement.round,
@@ -262,7 +264,7 @@ def _invalid(measured: Measured) -> str | None:
     found = proof.contradictions(measured)
     if found:
         return found[0].reason
-    return None if Run(measured).values else "no turn has a value under its denominator"
+    return None if Run([measured]).values[0] else "no turn has a value under its denominator"
 
 
 def _apart(first: Half, other: Half) -> str | None:

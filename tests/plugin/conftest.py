@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 import scipy.stats  # noqa: F401 - numpy cannot be loaded again by each suite that runs inside
 
+from pytest_llmperf import proof
+from pytest_llmperf.proof import steady, values
+from pytest_llmperf.session import LiveSession
 from pytest_llmperf.testing import ScriptedServer
 
 CONFTEST = """
@@ -48,8 +51,22 @@ def healthy() -> Iterator[ScriptedServer]:
 
 @pytest.fixture(autouse=True)
 def _unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Client and server share one process here: how late its loop runs says nothing."""
-    monkeypatch.setattr("pytest_llmperf.client.wire.LagMeter.end", lambda *_: 0)
+    """Leave the rules on timing to their own tests: here this machine's load must not decide."""
+    timed = (steady.slow_head, steady.warming, values.client_bottleneck)
+    rules = tuple(rule for rule in proof.RULES if rule not in timed)
+    monkeypatch.setattr(proof, "RULES", rules)
+
+
+@pytest.fixture
+def rebooted(healthy: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The attached server is a fresh process in every round, as an engine of ours would be."""
+    begin = LiveSession.begin_round
+
+    def reboot(session: LiveSession, number: int) -> None:
+        healthy.restart()
+        begin(session, number)
+
+    monkeypatch.setattr(LiveSession, "begin_round", reboot)
 
 
 Run = Callable[..., pytest.RunResult]
