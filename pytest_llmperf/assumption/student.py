@@ -115,7 +115,7 @@ def two_sample_ratio_against(
     a, b = logarithms(log_a), logarithms(log_b)
     df = len(a) + len(b) - 2
     pooled = math.sqrt((_squares(a) + _squares(b)) / df) if df else 0.0
-    comparison = _t_comparison(
+    comparison = t_comparison(
         claim,
         centre=_mean(a) - _mean(b),
         se=pooled * math.sqrt(1 / len(a) + 1 / len(b)),
@@ -152,7 +152,7 @@ def _one_sample(
 ) -> Comparison:
     n = len(logs)
     sd = math.sqrt(_squares(logs) / (n - 1)) if n > 1 else 0.0
-    comparison = _t_comparison(
+    comparison = t_comparison(
         claim,
         centre=_mean(logs),
         se=sd / math.sqrt(n),
@@ -169,7 +169,7 @@ def _one_sample(
     return msgspec.structs.replace(comparison, warnings=(warning,))
 
 
-def _t_comparison(
+def t_comparison(
     claim: Claim,
     *,
     centre: float,
@@ -210,22 +210,22 @@ def _t_critical(df: int, level: float) -> float:
 
 
 @cache
-def _noncentrality(df: int, level: float) -> float:
-    """Standard errors from the boundary at which a t test has power 90 %."""
+def noncentrality(df: int, level: float, power: float = POWER) -> float:
+    """Standard errors from the boundary at which a t test has a power."""
     from scipy import optimize  # noqa: PLC0415 - a plain pytest run does not pay for scipy
 
     critical = _t_critical(df, level)
     if critical > _HOPELESS:
         return math.inf
-    power = scipy_stats().nct.sf
+    chance = scipy_stats().nct.sf
     most = 3 * critical + 10
-    return float(optimize.brentq(lambda nc: power(critical, df, nc) - POWER, 0, most))
+    return float(optimize.brentq(lambda nc: chance(critical, df, nc) - power, 0, most))
 
 
 def _t_detectable(se: float, df: int, claim: Claim) -> float | None:
     if se == 0:
         return 0.0
-    shift = _noncentrality(df, claim.alpha) * se
+    shift = noncentrality(df, claim.alpha) * se
     factor = _exp(shift if claim.relation == "at most" else -shift)
     return None if factor is None else abs(factor - 1)
 
@@ -238,7 +238,7 @@ def _replicates_needed(
 
     def decides(n: int) -> bool:
         se, df = plan(n)
-        return df > 0 and abs(gap) >= se * _noncentrality(df, level)
+        return df > 0 and abs(gap) >= se * noncentrality(df, level)
 
     return first_that_decides(decides)
 
