@@ -6,6 +6,10 @@ What the numbers measure is in ``sample`` and ``denominator``, the word for the 
 Every comparison makes two one-sided tests. REGRESS rejects "the claim holds" at level ``alpha``;
 PASS rejects "the claim does not hold" at level ``beta``. The two ends of the interval have the same
 two levels, so that it lies wholly on one side of the boundary exactly when a test rejects.
+
+What spans sessions stands in modules of its own, in the order in which a gate meets them:
+``reach`` and ``sizing`` before anything boots; ``boots``, ``instrument``, ``screen`` and
+``confirm``; ``creep`` and ``modes`` before anything is recorded.
 """
 
 from pytest_llmperf.assumption.comparison import (

@@ -1,8 +1,7 @@
 """Suspects judged on fresh boots of candidate and reference, with looks after 3 to 6 pairs.
 
 Only the fresh boots decide, so that whatever raised the suspicion cannot make a gate red. How
-much a look may take is in ``looks``, how suspects share the level in ``family``, which gates come
-here in ``screen``.
+the looks follow each other is in ``path``, which gates come here in ``screen``.
 """
 
 from __future__ import annotations
@@ -13,10 +12,16 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from pytest_llmperf.assumption.arrays import EQUAL, Numbers, numpy, special, t_tail
-from pytest_llmperf.assumption.comparison import ALPHA, BETA, logarithms, some
-from pytest_llmperf.assumption.family import holm
+from pytest_llmperf.assumption.arrays import EQUAL, Numbers, numpy, special
+from pytest_llmperf.assumption.comparison import (
+    ALPHA,
+    BETA,
+    first_that_decides,
+    logarithms,
+    some,
+)
 from pytest_llmperf.assumption.looks import Arms, Design, gap_and_error, look_table
+from pytest_llmperf.assumption.path import Path, follow, look_tests
 from pytest_llmperf.assumption.student import noncentrality
 from pytest_llmperf.errors import InvalidMeasurement, UsageError
 
@@ -77,19 +82,10 @@ class Confirmed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     df: int
     detectable: float | None
     """Relative slow-down that the last look finds with power 90 %, by the spread seen."""
+    needed: int | None
+    """Pairs, these included, that would decide an undecided gate with power 90 % at this ratio."""
     assumption: str
     warnings: tuple[str, ...] = ()
-
-
-class Path(NamedTuple):
-    """Decisions at each look, gates by gates; arrays whose last axis is the gates."""
-
-    regress_at: Numbers
-    """Index of the look that said REGRESS; -1 for none."""
-    pass_at: Numbers
-    worth_regress: Numbers
-    adjusted_regress: Numbers
-    worth_pass: Numbers
 
 
 def confirm(
@@ -121,58 +117,6 @@ def confirm(
         path = follow(p[..., 0].T, p[..., 1].T, weights, design=design, alpha=alpha, beta=share)
     judged = _Judged(design, alpha, beta * beta_share, looked, weights, path)
     return {name: judged.gate(i, each, pairs) for i, (name, each) in enumerate(suspects.items())}
-
-
-def look_tests(
-    candidate: Numbers,
-    reference: Numbers,
-    *,
-    design: Design,
-    tolerance: float,
-    detect: float,
-    own: Numbers = 0.0,
-) -> tuple[Numbers, Numbers]:
-    """Give a look's p-values against "slower by tolerance at most" and "by detect or more".
-
-    Boots are on the last axis. Pooled: Student's two-sample t with equal variances, with
-    ``design.own_df`` more degrees of freedom from ``own``; paired: t over pairs.
-    """
-    gap, se = gap_and_error(candidate, reference, design, own)
-    df = design.df(candidate.shape[-1])
-    return t_tail(gap - math.log1p(tolerance), se, df), t_tail(math.log1p(detect) - gap, se, df)
-
-
-def follow(
-    p_regress: Sequence[Numbers],
-    p_pass: Sequence[Numbers],
-    weights: Numbers,
-    *,
-    design: Design,
-    alpha: float,
-    beta: float,
-) -> Path:
-    """Follow gates from look to look. Each look is an array whose last axis is the gates.
-
-    At each look: p-values become worths (``looks``), worths are adjusted by Holm with the weights,
-    REGRESS is said first, then PASS. A gate that has a word is measured no further: its worths
-    stand still, and it stays in the family.
-    """
-    np = numpy()
-    rising, flat = look_table(design, "rising"), look_table(design, "flat")
-    shape = np.broadcast(p_regress[0], weights).shape
-    regress_at, pass_at = np.full(shape, -1), np.full(shape, -1)
-    least_r, least_p = np.full(shape, np.inf), np.full(shape, np.inf)
-    adjusted = np.ones(shape)
-    for k, (each_r, each_p) in enumerate(zip(p_regress, p_pass, strict=True)):
-        is_open = (regress_at < 0) & (pass_at < 0) & (weights > 0)
-        least_r = np.where(is_open, np.minimum(least_r, each_r / rising.shares[k]), least_r)
-        least_p = np.where(is_open, np.minimum(least_p, each_p / flat.shares[k]), least_p)
-        adjusted = holm(rising.worth(least_r), weights)
-        says_regress = is_open & (adjusted <= alpha)
-        says_pass = is_open & ~says_regress & (flat.worth(least_p) <= beta)
-        regress_at = np.where(says_regress, k, regress_at)
-        pass_at = np.where(says_pass, k, pass_at)
-    return Path(regress_at, pass_at, rising.worth(least_r), adjusted, flat.worth(least_p))
 
 
 class _Judged(NamedTuple):
@@ -210,6 +154,7 @@ class _Judged(NamedTuple):
             suspects=int((self.weights > 0).sum()),
             df=df,
             detectable=self._detectable(i, suspect, se, n) if tests else None,
+            needed=self._needed(i, suspect, gap, se * math.sqrt(n)) if tests and not word else None,
             assumption=ASSUMPTIONS[self.design.arms],
             warnings=_warnings(se, n, self.design),
         )
@@ -236,6 +181,20 @@ class _Judged(NamedTuple):
         level = table.level(len(self.design.looks) - 1, self._share(i))
         shift = noncentrality(self.design.df(last), level) * se * math.sqrt(n / last)
         return math.expm1(math.log1p(suspect.tolerance) + shift) if shift < math.inf else None
+
+    def _needed(self, i: int, suspect: Suspect, gap: float, spread: float) -> int | None:
+        """Pairs whose mean alone would decide on one side or the other."""
+        level, passing = self._levels(i, self.design.looks[-1])
+        over, under = gap - math.log1p(suspect.tolerance), math.log1p(suspect.detect) - gap
+
+        def decides(n: int) -> bool:
+            if n < self.design.looks[0]:
+                return False
+            error, df = spread / math.sqrt(n), self.design.df(n)
+            sides = ((over, level), (under, passing))
+            return any(room >= noncentrality(df, each) * error for room, each in sides)
+
+        return first_that_decides(decides) if spread > EQUAL else None
 
 
 ASSUMPTIONS: dict[Arms, str] = {

@@ -16,6 +16,7 @@ from pytest_llmperf.assumption.arrays import EQUAL, Numbers, numpy, special, t_t
 from pytest_llmperf.assumption.boots import Past, Session, history_of, session_of
 from pytest_llmperf.assumption.borrow import GUARD, guard_p
 from pytest_llmperf.assumption.comparison import BETA, logarithms
+from pytest_llmperf.assumption.student import noncentrality
 from pytest_llmperf.errors import UsageError
 from pytest_llmperf.units import counted
 
@@ -63,7 +64,11 @@ class Screened(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     is_widened: bool
     """Whether this session's boots scatter more than history's, so that it counts for less."""
     weight: float
-    """Its share of the family's level in ``confirm``, before normalising; see ``suspicion``."""
+    """Its share of the family's level in ``confirm``, before normalising; see ``suspicion``.
+
+    A gate that could not be screened weighs as one that is just suspected."""
+    detectable: float | None
+    """Relative slow-down that is suspected with power 90 %."""
     warnings: tuple[str, ...] = ()
 
 
@@ -107,6 +112,7 @@ def screen(
         df=df,
         is_widened=bool(widening(session, past) > 0),
         weight=float(suspicion(p_suspect)),
+        detectable=math.expm1(noncentrality(df, alpha_screen) * float(se)) if se > EQUAL else None,
         warnings=() if se > EQUAL else ("all stored sessions are equal, so no noise was seen",),
     )
 
@@ -175,7 +181,8 @@ def _unscreened(
         boots=session.boots,
         df=max(stored - 1, 0),
         is_widened=False,
-        weight=float(suspicion(1.0)),
+        weight=float(suspicion(ALPHA_SCREEN)),
+        detectable=None,
         warnings=(few,),
     )
 

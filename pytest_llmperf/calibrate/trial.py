@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pytest_llmperf.assumption import confirm, screen
+from pytest_llmperf.assumption import confirm, path, screen
 from pytest_llmperf.assumption.arrays import squares
 from pytest_llmperf.assumption.boots import past_of, session_of
 from pytest_llmperf.assumption.comparison import ALPHA, BETA
@@ -60,18 +60,18 @@ def judge(drawn: Drawn, rule: Rule, rng: np.random.Generator) -> Outcome:
     )
     weights = screen.suspicion(p_suspect) if rule.is_weighted else np.ones(p_suspect.shape)
     weights = np.where(screened, 0.0, weights)
-    path = _confirm(drawn, rule, weights)
-    decided = np.maximum(path.regress_at, path.pass_at)
+    said = _confirm(drawn, rule, weights)
+    decided = np.maximum(said.regress_at, said.pass_at)
     looks = np.array([0, *rule.design.looks])
     last = np.where(decided >= 0, decided + 1, len(looks) - 1)
     pairs = looks[np.where(screened, 0, last).max(axis=1)]
-    return Outcome(path.regress_at >= 0, screened | (path.pass_at >= 0), screened, suspect, pairs)
+    return Outcome(said.regress_at >= 0, screened | (said.pass_at >= 0), screened, suspect, pairs)
 
 
-def _confirm(drawn: Drawn, rule: Rule, weights: Array) -> confirm.Path:
+def _confirm(drawn: Drawn, rule: Rule, weights: Array) -> path.Path:
     own = squares(drawn.now) if rule.design.own_df else 0.0
     tests = [
-        confirm.look_tests(
+        path.look_tests(
             drawn.candidate[..., :n],
             drawn.reference[..., :n],
             design=rule.design,
@@ -81,7 +81,7 @@ def _confirm(drawn: Drawn, rule: Rule, weights: Array) -> confirm.Path:
         )
         for n in rule.design.looks
     ]
-    return confirm.follow(
+    return path.follow(
         [p for p, _ in tests],
         [p for _, p in tests],
         weights,

@@ -21,11 +21,11 @@ from pytest_llmperf.calibrate.trial import Rule, judge, slowed
 
 BASE = Noise(name="base")
 SHAPE = Shape()
-SESSIONS = 500
+SESSIONS = 300
 
 
-def held(noise: Noise) -> Held:
-    return hold(noise, sessions=SESSIONS, seed=5, is_promised=is_quiet(noise), shape=SHAPE)
+def held(noise: Noise, sessions: int = SESSIONS) -> Held:
+    return hold(noise, sessions=sessions, seed=5, is_promised=is_quiet(noise), shape=SHAPE)
 
 
 def rate(found: Held, what: str) -> float:
@@ -34,7 +34,7 @@ def rate(found: Held, what: str) -> float:
 
 @pytest.fixture(scope="module")
 def base() -> Held:
-    return held(BASE)
+    return held(BASE, 2 * SESSIONS)
 
 
 class TestPromises:

@@ -17,8 +17,9 @@ from pytest_llmperf.assumption.boots import (
     session_of,
 )
 from pytest_llmperf.assumption.borrow import boot_variance, ratio_against_borrowing
-from pytest_llmperf.assumption.confirm import Confirmed, Suspect, confirm, look_tests
+from pytest_llmperf.assumption.confirm import Confirmed, Suspect, confirm
 from pytest_llmperf.assumption.looks import Design, design_of
+from pytest_llmperf.assumption.path import look_tests
 from pytest_llmperf.assumption.screen import Screened, screen, suspicion
 from pytest_llmperf.errors import InvalidMeasurement, UsageError
 
@@ -95,6 +96,7 @@ class TestScreen:
     def test_an_unchanged_gate_passes_quiet_history(self) -> None:
         found = screened(HISTORY[0])
         assert (found.word, found.df, found.sessions, found.warnings) == ("PASS", 9, 10, ())
+        assert found.detectable == pytest.approx(0.09, abs=0.03)
 
     def test_a_slow_session_is_suspected_and_never_red(self) -> None:
         found = screened([0.15, 0.16, 0.14])
@@ -120,6 +122,7 @@ class TestScreen:
         assert (found.word, found.p_suspect, found.p_pass) == ("UNRESOLVED", None, None)
         noun = "session" if stored == 1 else "sessions"
         assert found.warnings == (f"history has {stored} {noun}, and screening takes 6",)
+        assert found.weight == suspicion(0.02)
 
     def test_a_constant_history_proves_nothing(self) -> None:
         found = screened([0.0, 0.0, 0.0], [[0.0] * 3] * 10)
@@ -219,6 +222,14 @@ class TestBorrowing:
 
 
 class TestConfirm:
+    def test_an_open_gate_says_how_many_pairs_would_decide(self) -> None:
+        pairs = [(a + 0.085, b) for a, b in drawn(4, 6, 2)]
+        found = alone(suspect(pairs))
+        assert found.word is None
+        assert found.needed is not None
+        assert found.needed > 6
+        assert alone(suspect(pairs, slower=0.5)).needed is None
+
     def test_before_the_first_look_nothing_is_said(self) -> None:
         found = alone(suspect([(0.1, 0.0), (0.2, 0.1)]))
         assert (found.word, found.p_regress, found.detectable) == (None, None, None)
