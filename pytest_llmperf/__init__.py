@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pytest_llmperf.assertions import assert_latency as assert_latency
+    from pytest_llmperf.assertions import assert_no_regression as assert_no_regression
     from pytest_llmperf.assertions import assert_speedup as assert_speedup
     from pytest_llmperf.assertions import assert_throughput as assert_throughput
     from pytest_llmperf.client import Client as Client
@@ -38,6 +39,7 @@ _ROOMS = {
     "Run": "run",
     "Verdict": "verdict",
     "assert_latency": "assertions",
+    "assert_no_regression": "assertions",
     "assert_speedup": "assertions",
     "assert_throughput": "assertions",
 }

@@ -97,6 +97,37 @@ def assert_speedup(pair: Pair, *, at_least: float) -> list[Verdict]:
     return _conclude(pair.candidate.gate, [row])
 
 
+def assert_no_regression(run: Run, *, p: float = 0.5) -> list[Verdict]:
+    """Assert that a quantile of a run did not get worse than this gate's past.
+
+    In gate mode history screens it; a suspect is judged on fresh boots of candidate and reference.
+    In quick mode, and without a past, it is INCONCLUSIVE.
+
+    :returns: the verdict, as a list of one; a gate that goes to fresh boots is INCONCLUSIVE here.
+    :raises InvalidMeasurement: the run did not measure what it declares.
+    :raises UsageError: the run was made outside a session, and has no past.
+    """
+    if _only_records(run.gate):
+        return []
+    if run.gate is None or run.origin is None:
+        raise UsageError(
+            "This run has no past to be held against.",
+            "It was not made by the llmperf fixture.",
+            "Measure it in a test, with llmperf(engine, workload).",
+        )
+    if run.contradictions:
+        claim = f"{quantile_name(p)} of {run.denominator.name} not worse than its past"
+        verdict = judge(None, run.contradictions, claim=claim, scope=_scope(run, _FEW), unit="x")
+        row = Row(
+            gate=_gate_name(run.gate),
+            verdict=verdict,
+            denominator=run.denominator,
+            evidence=run.evidence,
+        )
+        return _conclude(run.gate, [row])
+    return _conclude(run.gate, [run.origin.source.against_the_past(run, run.gate, p)])
+
+
 def _ratio(pair: Pair, floor: float) -> assumption.Comparison:
     """Blocks are the replicates of one boot's ratio; boots are the replicates of a build's."""
     levels = pair.candidate.levels
@@ -229,6 +260,13 @@ def _conclude(gate: Gate | None, rows: Sequence[Row]) -> list[Verdict]:
             if row.verdict.word == word:
                 raise _error(error, row)
     return [row.verdict for row in rows]
+
+
+def error_of(row: Row) -> LlmperfError | None:
+    """Give the error that a red or invalid row raises; ``None`` for any other."""
+    kinds = {"INVALID": InvalidMeasurement, "REGRESS": Regression}
+    kind = kinds.get(row.verdict.word or "")
+    return None if kind is None else _error(kind, row)
 
 
 def _error(kind: type[LlmperfError], row: Row) -> LlmperfError:

@@ -17,7 +17,7 @@ from pytest_llmperf.errors import EvidenceError, UsageError
 from pytest_llmperf.evidence import Measured
 from pytest_llmperf.gate import Gate
 from pytest_llmperf.plan import CANDIDATE, REFERENCE
-from pytest_llmperf.run import Levels, Pair, Run
+from pytest_llmperf.run import Levels, Origin, Pair, Run
 from pytest_llmperf.workload import Conversations, Prompts, Workload
 
 
@@ -130,8 +130,30 @@ class Bench:
                 f"Gate {self._gate.node_id}, call {call}.",
                 "Record this gate again.",
             )
-        levels = self._source.levels
-        return [Run(boots, levels=levels, gate=self._gate) for boots in measured]
+        levels = self._stated(self._source.levels)
+        origins = (
+            Origin(
+                source=self._source,
+                declaration=self._declaration,
+                side=side,
+                workload=workload,
+                call=call,
+            )
+            for side in sides
+        )
+        return [
+            Run(boots, levels=levels, gate=self._gate, origin=origin)
+            for boots, origin in zip(measured, origins, strict=True)
+        ]
+
+    def _stated(self, levels: Levels) -> Levels:
+        """The profile's levels, with what the marker states laid over them."""
+        plan = self._declaration.plan
+        return msgspec.structs.replace(
+            levels,
+            tolerance=plan.tolerance or levels.tolerance,
+            detect=plan.detect or levels.detect,
+        )
 
 
 def _arms(

@@ -25,6 +25,10 @@ class Gate:
         self.planned_rounds = 1
         self.round = 0
         """The round that runs now."""
+        self.has_confirmation = False
+        """Whether an item follows that judges it on fresh boots when it is suspected."""
+        self.is_pending = False
+        """Whether it waits for that item."""
         self.has_asserted = False
         """Whether an assertion was reached in this round, judged or not."""
         self.was_run = False

@@ -22,3 +22,5 @@ ORDINARY = pytest.StashKey[int]()
 """How many reports failed without a verdict: ordinary test failures and errors."""
 ROUNDS = pytest.StashKey[int]()
 """Boots of each engine in this run."""
+LINES = pytest.StashKey[tuple[str, ...]]()
+"""What the history says of this session, a line each."""

@@ -32,8 +32,16 @@ _INVALIDATING = (EngineError, EvidenceError, InvalidMeasurement)
 RECORDED = "RECORDED"
 """A round that only recorded; a later one judges it."""
 
+SUSPECT = "SUSPECT"
+"""A gate that its confirm item is yet to judge."""
+
+CLEARED = "NOT SUSPECTED"
+"""A confirm item that had nothing to do."""
+
 _CATEGORIES: dict[str, tuple[str, str, str]] = {
     RECORDED: ("recorded", "r", RECORDED),
+    SUSPECT: ("suspect", "s", SUSPECT),
+    CLEARED: ("unsuspected", "-", CLEARED),
     "REGRESS": ("failed", "R", "REGRESS"),
     "INCONCLUSIVE": ("inconclusive", "?", "INCONCLUSIVE"),
     "INVALID": ("invalid", "I", "INVALID"),
@@ -67,6 +75,19 @@ def decide(
         gate.has_failed_otherwise = True
     elif report.passed:
         _decide_without_error(gate, report)
+
+
+def decide_confirmation(
+    gate: Gate, report: pytest.TestReport, raised: ExceptionInfo[BaseException] | None
+) -> None:
+    """Set the outcome of a confirm item from what its gate's rows have come to."""
+    error = None if raised is None else raised.value
+    if report.when == "teardown" or (report.when == "setup" and report.passed):
+        return
+    if report.skipped:
+        report.llmperf = CLEARED  # type: ignore[attr-defined]  # travels with the report
+    else:
+        decide(gate, report, raised if error is not None else None)
 
 
 def status(report: pytest.TestReport) -> tuple[str, str, str] | None:
@@ -114,8 +135,10 @@ def show(
 
 def _decide_without_error(gate: Gate, report: pytest.TestReport) -> None:
     if gate.is_recording and gate.has_asserted:
-        _skip(report, "recorded; the last round judges")
-        report.llmperf = RECORDED  # type: ignore[attr-defined]  # travels with the report
+        _set_aside(report, RECORDED, "recorded; the last round judges")
+        return
+    if gate.is_pending:
+        _set_aside(report, SUSPECT, "suspected; fresh boots judge it")
         return
     if not gate.rows and not gate.has_asserted:
         silent = InvalidMeasurement(
@@ -130,8 +153,7 @@ def _decide_without_error(gate: Gate, report: pytest.TestReport) -> None:
         _skip(report, "; ".join(verdict.reason for verdict in gate.verdicts))
     elif gate.word == "INCONCLUSIVE":
         doubts = [each.reason for each in gate.verdicts if each.word == "INCONCLUSIVE"]
-        _skip(report, f"INCONCLUSIVE: {'; '.join(doubts)}")
-        report.llmperf = "INCONCLUSIVE"  # type: ignore[attr-defined]  # travels with the report
+        _set_aside(report, "INCONCLUSIVE", f"INCONCLUSIVE: {'; '.join(doubts)}")
 
 
 def _note(gate: Gate, error: LlmperfError) -> None:
@@ -143,6 +165,11 @@ def _note(gate: Gate, error: LlmperfError) -> None:
 def _mark(report: pytest.TestReport, word: Word, told: str) -> None:
     report.llmperf = word  # type: ignore[attr-defined]  # travels with the report
     report.longrepr = told
+
+
+def _set_aside(report: pytest.TestReport, word: str, reason: str) -> None:
+    _skip(report, reason)
+    report.llmperf = word  # type: ignore[attr-defined]  # travels with the report
 
 
 def _skip(report: pytest.TestReport, reason: str) -> None:

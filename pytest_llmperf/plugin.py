@@ -28,7 +28,7 @@ from pytest_llmperf.fixtures import (
     llmperf_round,
     llmperf_session,
 )
-from pytest_llmperf.keys import DECLARATION, GATE, GATES, ORDINARY, ROUNDS, SESSION, SETTINGS
+from pytest_llmperf.keys import DECLARATION, GATE, GATES, LINES, ORDINARY, ROUNDS, SESSION, SETTINGS
 from pytest_llmperf.settings import Settings, attachments, default_profile
 
 __all__ = [  # pytest finds fixtures by name in the plugin's own module
@@ -80,10 +80,37 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption(
         "--llmperf-mode",
-        choices=("quick", "gate"),
+        choices=("quick", "gate", "aa"),
         default="quick",
         help="quick: one boot, a few blocks; claims hold for this boot only (default). "
-        "gate: several boots, one round of the tests each; claims hold for the build",
+        "gate: several boots, one round of the tests each; claims hold for the build, and gates "
+        "against the past are screened by history and confirmed on fresh boots. "
+        "aa: gates against the past are held to the same profile on fresh boots; none may be red",
+    )
+    group.addoption(
+        "--llmperf-pairs",
+        metavar="N",
+        type=int,
+        default=5,
+        help="pairs of boots that --llmperf-mode=aa measures (default 5)",
+    )
+    group.addoption(
+        "--llmperf-against",
+        metavar="PROFILE",
+        help="hold gates against the past to this profile on fresh boots instead of to history: "
+        "another configuration, checkpoint, or another Python with another vLLM",
+    )
+    group.addoption(
+        "--llmperf-history",
+        metavar="DIR",
+        type=Path,
+        help="the folder of past sessions (default .llmperf-history below the root)",
+    )
+    group.addoption(
+        "--llmperf-record",
+        action="store_true",
+        help="let this session join the history: valid gates whatever their verdict, but a "
+        "regression only once it is accepted with a reason",
     )
     group.addoption(
         "--llmperf-boots",
@@ -125,12 +152,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Check every declaration of the whole run before ``-m`` deselects and before any boot."""
     problems = [line for item in items if _uses(item) for line in _declare(item)]
     if problems:
         count = f"{len(problems)} wrong declaration{'s' if len(problems) > 1 else ''}"
         raise pytest.UsageError("\n".join([f"llmperf: {count}; nothing was booted.", *problems]))
+    if config.getoption("--llmperf-mode") != "quick" and not config.getoption("--llmperf-replay"):
+        items += _confirmations(items)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -168,6 +197,10 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Give a gate's report the outcome of its verdict."""
     report = yield
+    if GATE in item.stash and DECLARATION not in item.stash:
+        from pytest_llmperf import outcome  # noqa: PLC0415 - only where gates are selected
+
+        outcome.decide_confirmation(item.stash[GATE], report, call.excinfo)
     if DECLARATION in item.stash:
         from pytest_llmperf import outcome  # noqa: PLC0415 - only where gates are selected
 
@@ -193,6 +226,7 @@ def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] 
 def pytest_sessionfinish(session: pytest.Session) -> Generator[None, None, None]:
     """Stop every engine, then set the exit status from the verdicts."""
     _close(session.config)
+    _record(session.config)
     yield
     if SETTINGS in session.config.stash:
         session.exitstatus = _exit_status(session.config, int(session.exitstatus))
@@ -209,6 +243,8 @@ def pytest_terminal_summary(
 
         status = _exit_status(config, int(exitstatus))
         outcome.show(terminalreporter, gates, status, config.stash[SETTINGS])
+        for line in config.stash.get(LINES, ()):
+            terminalreporter.write_line(line)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -233,6 +269,17 @@ def _close(config: pytest.Config) -> None:
     session = config.stash.get(SESSION, None)
     if session is not None:
         session.close()
+
+
+def _record(config: pytest.Config) -> None:
+    """Let this run join the history, where that is asked."""
+    settings = config.stash.get(SETTINGS, None)
+    if settings is None or not settings.record or SESSION not in config.stash:
+        return
+    from pytest_llmperf.reference import record_in  # noqa: PLC0415 - only where it is asked
+
+    words = {gate.node_id: gate.word for gate in config.stash[GATES] if gate.was_run}
+    config.stash[LINES] = record_in(settings.history, settings.evidence, words)
 
 
 def _uses(item: pytest.Item) -> bool:
@@ -264,6 +311,20 @@ def _declare(item: pytest.Item) -> Iterable[str]:
         item.stash[DECLARATION] = declared
         item.stash[GATE] = gate
     return [f"{item.nodeid}: {problem}" for problem in problems]
+
+
+def _confirmations(items: list[pytest.Item]) -> list[pytest.Item]:
+    """One item for each gate against the past, after all others."""
+    from pytest_llmperf.confirmation import confirm_item  # noqa: PLC0415 - only in gate mode
+
+    made: dict[str, pytest.Item] = {}
+    for item in items:
+        if GATE in item.stash and isinstance(item, pytest.Function):
+            gate = item.stash[GATE]
+            confirm = None if gate.node_id in made else confirm_item(item, gate)
+            if confirm is not None:
+                made[gate.node_id] = confirm
+    return list(made.values())
 
 
 def _round(item: pytest.Item) -> int:
@@ -326,6 +387,10 @@ def _settings(config: pytest.Config) -> Settings:
         evidence=config.getoption("--llmperf-evidence") or _new_folder(config.rootpath),
         mode=config.getoption("--llmperf-mode"),
         rounds=config.stash[ROUNDS],
+        pairs=config.getoption("--llmperf-pairs"),
+        history=config.getoption("--llmperf-history") or config.rootpath / ".llmperf-history",
+        record=config.getoption("--llmperf-record"),
+        against=config.getoption("--llmperf-against"),
         strict=config.getoption("--llmperf-strict"),
         seed=secrets.randbelow(2**31) if seed is None else seed,
     )

@@ -154,6 +154,8 @@ class Session(_Record, frozen=True, kw_only=True, tag_field="record", tag="sessi
     command: tuple[str, ...] = ()
     mode: str = "quick"
     profile: str | None = None
+    configuration: dict[str, Any] | None = None
+    """The whole profile, so that its engines can be booted again as a reference."""
     place: dict[str, Any] = {}
     """Facts of the machine. A fact that is unknown is ``None`` and never equals a known one."""
 
@@ -239,6 +241,8 @@ class Measurement(_Record, frozen=True, kw_only=True, tag_field="record", tag="m
     call: int = 0
     """Which measurement of that test, from 0."""
     round: int = 0
+    stage: Literal["judged", "confirm"] = "judged"
+    """``confirm``: fresh boots of candidate and reference, after the gate was suspected."""
     arms: tuple[Arm, ...]
     factor: str | None = None
     """The one field in which the arms may differ; ``None`` with one arm."""

@@ -9,15 +9,18 @@ import math
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from statistics import fmean
+from typing import Any
 
 import msgspec
 
 from pytest_llmperf import assumption, proof, record, sample
+from pytest_llmperf.declaration import Declaration
 from pytest_llmperf.denominator import BUILT_IN, Denominator
 from pytest_llmperf.errors import UsageError
 from pytest_llmperf.evidence import Measured
 from pytest_llmperf.gate import Gate
 from pytest_llmperf.proof import Contradiction
+from pytest_llmperf.workload import Workload
 
 
 class Levels(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,6 +30,22 @@ class Levels(msgspec.Struct, frozen=True, kw_only=True):
     """Chance of a false REGRESS at the boundary."""
     beta: float = assumption.BETA
     """Chance of a false PASS at the boundary."""
+    tolerance: float = 0.02
+    """A relative slow-down that is no regression."""
+    detect: float = 0.10
+    """A relative slow-down that a PASS must exclude."""
+
+
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a run came from, so that the same thing can be measured again."""
+
+    source: Any
+    """The session: live, or recorded."""
+    declaration: Declaration
+    side: Any
+    """The arm: a lease under a denominator."""
+    workload: Workload
+    call: int
 
 
 class Run:
@@ -42,6 +61,7 @@ class Run:
         denominator: Denominator | None = None,
         levels: Levels | None = None,
         gate: Gate | None = None,
+        origin: Origin | None = None,
     ) -> None:
         if not boots:
             raise UsageError(
@@ -53,6 +73,7 @@ class Run:
         self.denominator = denominator or boots[-1].arm.denominator
         self.levels = levels or Levels()
         self.gate = gate
+        self.origin = origin
 
     @property
     def measured(self) -> Measured:
@@ -61,7 +82,7 @@ class Run:
 
     @property
     def distinct_boots(self) -> int:
-        """How many server processes these are; an attached server is one, however often measured."""
+        """How many server processes these are; an attached server is one, however often used."""
         return len({_process(boot) for boot in self.boots})
 
     @property
@@ -82,7 +103,13 @@ class Run:
             )
         own = self.denominator
         other = msgspec.structs.replace(BUILT_IN[name], prefix=own.prefix, streams=own.streams)
-        return Run(self.boots, denominator=other, levels=self.levels, gate=self.gate)
+        return Run(
+            self.boots,
+            denominator=other,
+            levels=self.levels,
+            gate=self.gate,
+            origin=self.origin,
+        )
 
     @cached_property
     def values(self) -> tuple[tuple[float, ...], ...]:

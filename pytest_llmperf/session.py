@@ -8,21 +8,26 @@ from __future__ import annotations
 import secrets
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from pytest_llmperf import place, profile, record
+import msgspec
+
+from pytest_llmperf import place, profile, record, suspects
 from pytest_llmperf.bench import Side
 from pytest_llmperf.client import Client
 from pytest_llmperf.declaration import Declaration
 from pytest_llmperf.errors import EvidenceError, UsageError
 from pytest_llmperf.evidence import Evidence, EvidenceWriter, Measured, read
+from pytest_llmperf.gate import Gate
 from pytest_llmperf.measure import Surroundings, Target, measure
-from pytest_llmperf.plan import BLOCK
-from pytest_llmperf.run import Levels
+from pytest_llmperf.plan import BLOCK, CANDIDATE, REFERENCE
+from pytest_llmperf.reference import Configuration, FreshPairs, past_of, stored_configuration
+from pytest_llmperf.report import Row
+from pytest_llmperf.run import Levels, Origin, Run
 from pytest_llmperf.server.launch import Progress, RunningEngine
 from pytest_llmperf.server.pool import EnginePool
 from pytest_llmperf.settings import Settings
@@ -32,10 +37,18 @@ from pytest_llmperf.workload import Workload
 class EngineLease:
     """An engine as a fixture hands it out: booted when needed, stopped when others need room."""
 
-    def __init__(self, pool: EnginePool, spec: profile.EngineSpec, round_number: int = 0) -> None:
+    def __init__(
+        self,
+        pool: EnginePool,
+        spec: profile.EngineSpec,
+        round_number: int,
+        recipe: Mapping[str, Any],
+    ) -> None:
         self._pool = pool
         self._round = round_number
         self.spec = spec
+        self.recipe = recipe
+        """How it was asked of its profile, to ask the same of another."""
 
     @property
     def name(self) -> str:
@@ -69,7 +82,9 @@ class LiveSession:
         self._tell = tell
         self._clients: dict[str, Client] = {}
         self._round = 0
-        first = _first_line(settings)
+        self.session_id = settings.evidence.name
+        self.pending: list[suspects.Pending] = []
+        first = _first_line(settings, self.profile)
         self._writer = EvidenceWriter(settings.evidence, first)
         self._evidence = Evidence([first])
         self._pool = EnginePool(
@@ -85,7 +100,7 @@ class LiveSession:
     @property
     def levels(self) -> Levels:
         """The error rates of this run's gates, by the profile."""
-        return Levels(alpha=self.profile.alpha, beta=self.profile.beta)
+        return _levels(self.profile)
 
     def lease(self, name: str, *, speculation: bool, **overrides: Any) -> EngineLease:  # noqa: ANN401
         """An engine of the profile by name; nothing boots yet.
@@ -99,7 +114,14 @@ class LiveSession:
             spec = spec.as_found()
         for warning in spec.warnings:
             self._tell(f"{name}: {warning}")
-        return EngineLease(self._pool, spec, self._round)
+        recipe = {"speculation": speculation, **overrides}
+        return EngineLease(self._pool, spec, self._round, recipe)
+
+    def lease_of(self, other: profile.Profile, name: str, **recipe: Any) -> EngineLease:  # noqa: ANN401
+        """An engine as another profile makes it, in a process of its own; nothing boots yet."""
+        spec = other.engine(name, copy=1, **recipe)
+        spec = msgspec.structs.replace(spec, name=f"{name} (reference)")
+        return EngineLease(self._pool, spec, self._round, recipe)
 
     def boot(self, leases: Sequence[EngineLease]) -> None:
         """Have these engines up, side by side where the profile lets them be resident.
@@ -127,9 +149,91 @@ class LiveSession:
         together = self._settings.attach or self.profile.resident >= _engines(sides)
         groups = [list(sides)] if together else [[side] for side in sides]
         for group in groups:
-            self._measure(node_id, call, declaration, group, workload)
+            self._measure(node_id, call, declaration, group, workload, stage="judged")
         recorded = _recorded(self._evidence, node_id, call)
         return [recorded[side.name] for side in sides]
+
+    def fresh_pair(
+        self, node_id: str, origin: Origin, sides: Sequence[Side]
+    ) -> tuple[Measured, Measured]:
+        """Measure a gate's turns on fresh engines; give candidate and reference."""
+        own = sides[0].denominator
+        declaration = msgspec.structs.replace(
+            origin.declaration, denominator=own, speedup=own, factor="profile"
+        )
+        together = self.profile.resident >= len(sides)
+        if together:
+            self.boot([side.lease for side in sides if isinstance(side.lease, EngineLease)])
+        groups = [list(sides)] if together else [[side] for side in sides]
+        arms: dict[str, Measured] = {}
+        for group in groups:
+            made = self._measure(
+                node_id, origin.call, declaration, group, origin.workload, stage="confirm"
+            )
+            arms |= {each.arm.name: each for each in self._evidence.measured(made)}
+        return arms[CANDIDATE], arms[REFERENCE]
+
+    def against_the_past(self, run: Run, gate: Gate, p: float) -> Row:
+        """Hold a run against history, or against a reference on fresh boots later on."""
+        other = self._reference()
+        if self._settings.mode == "quick":
+            past = past_of(self._settings.history, run, gate.node_id, p, self.session_id)
+            return suspects.quick_row(run, gate, p, past)
+        if self._settings.against is not None or self._settings.mode == "aa":
+            weight: float | None = 1.0
+            row = suspects.forced_row(run, gate, p, other)
+        else:
+            past = past_of(self._settings.history, run, gate.node_id, p, self.session_id)
+            row, weight = suspects.screened_row(run, gate, p, past)
+        if weight is None or run.contradictions:
+            return row
+        why = self._unconfirmed(gate, other)
+        if why is not None or other is None:
+            return suspects.unconfirmed(row, why or "")
+        gate.is_pending = True
+        self.pending.append(
+            suspects.Pending(
+                gate=gate,
+                row=len(gate.rows),
+                run=run,
+                p=p,
+                levels=run.levels,
+                retake=FreshPairs(self, gate.node_id, run, other),
+                weight=weight,
+            )
+        )
+        return row
+
+    def _unconfirmed(self, gate: Gate, other: Configuration | None) -> str | None:
+        """Why a suspect cannot be judged on fresh boots, if it cannot."""
+        if self._settings.attach:
+            return "attached servers are not booted again"
+        if other is None:
+            return "no past session kept a configuration that could be booted as the reference"
+        if not gate.has_confirmation:
+            return "the test does not call assert_no_regression in its own body"
+        return None
+
+    def confirm(self) -> None:
+        """Judge every gate that waits for it, on fresh boots; does nothing the second time.
+
+        :raises EngineError: an engine could not be booted.
+        """
+        waiting, self.pending = self.pending, []
+        if waiting:
+            levels = self.levels
+            most = self._settings.pairs if self._settings.mode == "aa" else None
+            suspects.confirm_all(
+                waiting, alpha=levels.alpha, beta=levels.beta, all_of=most, tell=self._tell
+            )
+
+    def _reference(self) -> Configuration | None:
+        if self._settings.mode == "aa":
+            return Configuration(profile=self.profile, source="the same profile")
+        if self._settings.against is not None:
+            name = self._settings.against
+            return Configuration(profile=profile.load(name), source=f"profile {name}")
+        return stored_configuration(self._settings.history)
 
     def _measure(
         self,
@@ -138,13 +242,16 @@ class LiveSession:
         declaration: Declaration,
         sides: Sequence[Side],
         workload: Workload,
-    ) -> None:
+        *,
+        stage: Literal["judged", "confirm"],
+    ) -> str:
         targets = [self._target(side) for side in sides]
         start = record.Measurement(
             measurement_id=secrets.token_hex(6),
             gate=node_id,
             call=call,
             round=self._round,
+            stage=stage,
             arms=tuple(target.arm for target in targets),
             factor=declaration.factor,
             workload=workload.name,
@@ -154,7 +261,7 @@ class LiveSession:
             min_cached_share=declaration.min_cached_share,
             min_acceptance=declaration.plan.min_acceptance,
         )
-        measure(start, declaration, targets, workload, self._surroundings())
+        return measure(start, declaration, targets, workload, self._surroundings())
 
     def close(self) -> None:
         """Stop every engine and close the evidence; may be called again."""
@@ -238,13 +345,14 @@ class RecordedSession:
     def __init__(self, settings: Settings) -> None:
         assert settings.replay is not None  # noqa: S101 - the caller chose this class by it
         self.profile = profile.load(settings.profile)
+        self._settings = settings
         self._folder: Path = settings.replay
         self._evidence = read(settings.replay)
 
     @property
     def levels(self) -> Levels:
         """The error rates of this run's gates, by the profile."""
-        return Levels(alpha=self.profile.alpha, beta=self.profile.beta)
+        return _levels(self.profile)
 
     def lease(self, name: str, *, speculation: bool, **overrides: Any) -> RecordedLease:  # noqa: ANN401, ARG002
         """A name, to tell the arms apart."""
@@ -278,6 +386,24 @@ class RecordedSession:
                 _check_denominator(node_id, boot, side)
         return found
 
+    def against_the_past(self, run: Run, gate: Gate, p: float) -> Row:
+        """Hold a recorded run against history, or against its recorded confirmation."""
+        fresh = _confirmed(self._evidence, gate.node_id, run)
+        if fresh:
+            return suspects.recorded_row(run, gate, p, fresh, levels=run.levels)
+        session = run.measured.session
+        own = "" if session is None else session.session_id
+        past = past_of(self._settings.history, run, gate.node_id, p, own)
+        if len(run.boots) == 1:
+            return suspects.quick_row(run, gate, p, past)
+        row, weight = suspects.screened_row(run, gate, p, past)
+        if weight is None:
+            return row
+        return suspects.unconfirmed(row, "recorded evidence cannot be measured again")
+
+    def confirm(self) -> None:
+        """Nothing: what was confirmed is recorded."""
+
     def begin_round(self, number: int) -> None:
         """Nothing: recorded rounds are judged together."""
 
@@ -293,7 +419,7 @@ def _recorded(evidence: Evidence, node_id: str, call: int) -> dict[str, list[Mea
     measured = [
         arm
         for start in evidence.measurements(node_id)
-        if start.call == call
+        if start.call == call and start.stage == "judged"
         for arm in evidence.measured(start.measurement_id)
     ]
     by_arm: dict[str, list[Measured]] = {}
@@ -301,6 +427,26 @@ def _recorded(evidence: Evidence, node_id: str, call: int) -> dict[str, list[Mea
         if arm.session == measured[-1].session:
             by_arm.setdefault(arm.arm.name, []).append(arm)
     return by_arm
+
+
+def _confirmed(evidence: Evidence, node_id: str, run: Run) -> list[tuple[Measured, Measured]]:
+    """The recorded fresh pairs of one gate and call, in the order of their rounds."""
+    call = 0 if run.origin is None else run.origin.call
+    arms: dict[int, dict[str, Measured]] = {}
+    for start in evidence.measurements(node_id):
+        if start.stage == "confirm" and start.call == call:
+            for each in evidence.measured(start.measurement_id):
+                if each.session == run.measured.session:
+                    arms.setdefault(start.round, {})[each.arm.name] = each
+    whole = (arms[number] for number in sorted(arms))
+    return [(each[CANDIDATE], each[REFERENCE]) for each in whole if len(each) > 1]
+
+
+def _levels(of: profile.Profile) -> Levels:
+    stated = of.statistics
+    return Levels(
+        alpha=stated.alpha, beta=stated.beta, tolerance=stated.tolerance, detect=stated.detect
+    )
 
 
 def _engines(sides: Sequence[Side]) -> int:
@@ -323,7 +469,7 @@ def _check_denominator(node_id: str, measured: Measured, side: Side) -> None:
         )
 
 
-def _first_line(settings: Settings) -> record.Session:
+def _first_line(settings: Settings, configuration: profile.Profile) -> record.Session:
     return record.Session(
         session_id=settings.evidence.name,
         started_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -331,5 +477,6 @@ def _first_line(settings: Settings) -> record.Session:
         command=tuple(sys.argv),
         mode=settings.mode,
         profile=settings.profile,
+        configuration=msgspec.to_builtins(configuration),
         place=place.facts(),
     )

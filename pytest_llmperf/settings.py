@@ -14,7 +14,7 @@ import msgspec
 
 from pytest_llmperf.errors import UsageError
 
-Mode = Literal["quick", "gate"]
+Mode = Literal["quick", "gate", "aa"]
 
 FIRST_ENGINE = "gemma"
 """The engine that an attached address stands for when no name is given."""
@@ -34,6 +34,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     mode: Mode = "quick"
     rounds: int = 1
     """Boots of each engine, one round of the tests each; 1 in quick mode."""
+    pairs: int = 5
+    """Pairs of boots that the self-check of ``aa`` measures."""
+    history: Path = Path(".llmperf-history")
+    """The folder of past sessions."""
+    record: bool = False
+    """Whether this session joins the history."""
+    against: str | None = None
+    """The profile that gates against the past are held to, on fresh boots, instead of history."""
     strict: bool = False
     seed: int
     """Of the nonces that keep prompts apart; recorded, so that a run can be sent again."""

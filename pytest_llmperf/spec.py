@@ -117,7 +117,7 @@ class EngineSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     def as_found(self) -> EngineSpec:
         """The same with nothing declared, for a server of which no profile speaks."""
-        return msgspec.structs.replace(self, declared=Declared())
+        return msgspec.structs.replace(self, declared=Declared(), subject={})
 
 
 def canonical_flag(flag: str) -> str:

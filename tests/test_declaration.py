@@ -27,38 +27,38 @@ def _problems(*markers: tuple[str, dict[str, Any]]) -> list[str]:
 
 class TestADeclaration:
     @pytest.mark.parametrize("name", list(BUILT_IN))
-    def test_of_a_named_denominator_is_that_denominator(self, name: str):
+    def test_of_a_named_denominator_is_that_denominator(self, name: str) -> None:
         assert _declared((name, {})).denominator == BUILT_IN[name]
 
-    def test_of_time_to_first_token_says_its_cache_state(self):
+    def test_of_time_to_first_token_says_its_cache_state(self) -> None:
         declared = _declared(("time_to_first_token", {"prefix": "warm"}))
         assert declared.denominator.prefix == "warm"
         assert declared.denominator.words == (
             "wait before anything appears, per request, cached prefix, proven, 1 stream"
         )
 
-    def test_of_your_own_states_clock_unit_and_prefix(self):
+    def test_of_your_own_states_clock_unit_and_prefix(self) -> None:
         declared = _declared(
             ("denominator", {"clock": "wall", "unit": "output_token", "prefix": "cold"})
         )
         assert declared.denominator.formula == "N / (t_last_token - t_sent)"
 
-    def test_is_none_where_no_marker_is_ours(self):
+    def test_is_none_where_no_marker_is_ours(self) -> None:
         assert declare([]) == (None, [])
 
-    def test_takes_the_nearest_of_two_markers_of_one_name(self):
+    def test_takes_the_nearest_of_two_markers_of_one_name(self) -> None:
         near, far = ("cached_turn", (), {"turns": 7}), ("cached_turn", (), {"turns": 9})
         declared, problems = declare([near, far])
         assert problems == []
         assert declared is not None
         assert declared.plan.turns == 7
 
-    def test_of_a_speed_up_by_prefix_has_a_warm_candidate(self):
+    def test_of_a_speed_up_by_prefix_has_a_warm_candidate(self) -> None:
         declared = _declared(("speedup", {"of": "time_to_first_token", "factor": "prefix"}))
         assert declared.denominator.prefix == "warm"
         assert declared.factor == "prefix"
 
-    def test_of_a_speed_up_beside_a_denominator_takes_its_plan_from_there(self):
+    def test_of_a_speed_up_beside_a_denominator_takes_its_plan_from_there(self) -> None:
         declared = _declared(
             ("cached_turn", {"turns": 12}),
             ("speedup", {"of": "time_to_first_token", "factor": "prefix"}),
@@ -70,82 +70,100 @@ class TestADeclaration:
 
 
 class TestAProblem:
-    def test_names_an_unknown_keyword_and_the_one_that_was_meant(self):
+    def test_names_an_unknown_keyword_and_the_one_that_was_meant(self) -> None:
         assert _problems(("cached_turn", {"turn": 3})) == [
-            "cached_turn: turn is not a keyword of this marker. Did you mean turns? It takes "
-            "turns, warmup, tolerance, detect, min_acceptance, streams, min_cached_share."
+            (
+                "cached_turn: turn is not a keyword of this marker. Did you mean turns? It takes "
+                "turns, warmup, tolerance, detect, min_acceptance, streams, min_cached_share."
+            )
         ]
 
-    def test_lists_every_wrong_value_at_once(self):
+    def test_lists_every_wrong_value_at_once(self) -> None:
         assert _problems(("denominator", {"clock": "wal", "turns": "x"})) == [
-            "denominator: clock='wal': Invalid enum value 'wal'. Choose one of wall, first_token, "
-            "decode.",
+            (
+                "denominator: clock='wal': Invalid enum value 'wal'. Choose one of wall, first_token, "
+                "decode."
+            ),
             "denominator: turns='x': Expected `int`, got `str`.",
         ]
 
-    def test_names_a_missing_keyword(self):
+    def test_names_a_missing_keyword(self) -> None:
         assert _problems(("speedup", {"of": "single_stream"})) == [
             f"speedup: factor is missing. Write {signature('speedup')}"
         ]
 
-    def test_refuses_positional_arguments(self):
+    def test_refuses_positional_arguments(self) -> None:
         _, problems = declare([("cached_turn", (30,), {})])
         assert problems == [
             f"cached_turn(30,): takes keywords only. Write {signature('cached_turn')}"
         ]
 
     @pytest.mark.parametrize("turns", [0, -1, 1.5, True, None])
-    def test_refuses_a_plan_of_no_turns(self, turns: object):
+    def test_refuses_a_plan_of_no_turns(self, turns: object) -> None:
         assert len(_problems(("cached_turn", {"turns": turns}))) == 1
 
-    def test_refuses_two_denominators_on_one_test(self):
+    def test_refuses_two_denominators_on_one_test(self) -> None:
         assert _problems(("cached_turn", {}), ("single_stream", {})) == [
-            "cached_turn and single_stream: one test has one denominator. Keep one of them; the "
-            "same samples are shown under the others anyway."
+            (
+                "cached_turn and single_stream: one test has one denominator. Keep one of them; the "
+                "same samples are shown under the others anyway."
+            )
         ]
 
-    def test_refuses_a_whole_turn_ratio_of_cached_against_cold(self):
+    def test_refuses_a_whole_turn_ratio_of_cached_against_cold(self) -> None:
         assert _problems(("speedup", {"of": "single_stream", "factor": "prefix"})) == [
-            "speedup: of='single_stream' with factor='prefix': a cached prefix saves prefill and "
-            "nothing else, so its ratio is gated on of='time_to_first_token'; the whole-turn ratio "
-            "of the same samples is shown beside it."
+            (
+                "speedup: of='single_stream' with factor='prefix': a cached prefix saves prefill and "
+                "nothing else, so its ratio is gated on of='time_to_first_token'; the whole-turn ratio "
+                "of the same samples is shown beside it."
+            )
         ]
 
-    def test_refuses_a_ratio_that_could_never_be_red(self):
+    def test_refuses_a_ratio_that_could_never_be_red(self) -> None:
         assert _problems(("speedup", {"of": "single_stream", "factor": "profile", "turns": 3})) == [
-            "speedup: turns=3: a ratio needs two blocks of two turns on each arm before any test "
-            "can reject anything. Plan at least 4."
+            (
+                "speedup: turns=3: a ratio needs two blocks of two turns on each arm before any test "
+                "can reject anything. Plan at least 4."
+            )
         ]
 
-    def test_refuses_a_plan_stated_twice(self):
+    def test_refuses_a_plan_stated_twice(self) -> None:
         assert _problems(
             ("cached_turn", {"turns": 12}),
             ("speedup", {"of": "time_to_first_token", "factor": "prefix", "turns": 24}),
-        ) == ["speedup: turns is stated beside another marker, whose plan holds for both. Move it there."]
+        ) == [
+            "speedup: turns is stated beside another marker, whose plan holds for both. Move it there."
+        ]
 
-    def test_refuses_many_streams_until_they_can_be_measured(self):
+    def test_refuses_many_streams_until_they_can_be_measured(self) -> None:
         assert len(_problems(("cached_turn", {"streams": 4}))) == 1
 
 
 class TestAMarkerName:
     @pytest.mark.parametrize(
         ("written", "meant"),
-        [("cached_trun", "cached_turn"), ("speed_up", "speedup"), ("single_steam", "single_stream")],
+        [
+            ("cached_trun", "cached_turn"),
+            ("speed_up", "speedup"),
+            ("single_steam", "single_stream"),
+        ],
     )
-    def test_that_is_misspelt_is_recognised(self, written: str, meant: str):
+    def test_that_is_misspelt_is_recognised(self, written: str, meant: str) -> None:
         assert near_miss(written) == meant
 
     @pytest.mark.parametrize("name", ["slow", "asyncio", "parametrize", "flaky"])
-    def test_that_is_somebody_elses_is_left_alone(self, name: str):
+    def test_that_is_somebody_elses_is_left_alone(self, name: str) -> None:
         assert near_miss(name) is None
 
 
 @given(
     st.sampled_from(list(MARKERS)),
-    st.dictionaries(st.text(max_size=12), st.none() | st.integers() | st.text() | st.floats(), max_size=4),
+    st.dictionaries(
+        st.text(max_size=12), st.none() | st.integers() | st.text() | st.floats(), max_size=4
+    ),
 )
 def test_whatever_a_marker_says_gives_a_declaration_or_problems_never_both(
     name: str, keywords: dict[str, Any]
-):
+) -> None:
     declared, problems = declare([(name, (), keywords)])
     assert (declared is None) == bool(problems)

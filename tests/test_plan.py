@@ -39,26 +39,26 @@ def _turns(planned: list[Step]) -> list[Step]:
 
 
 class TestOneArm:
-    def test_sends_as_many_turns_as_planned_after_its_warm_up(self):
+    def test_sends_as_many_turns_as_planned_after_its_warm_up(self) -> None:
         planned = _plan(QUESTIONS, 5, candidate="cold")
         assert [step.role for step in planned] == ["warmup"] * 2 + ["turn"] * 5
 
-    def test_that_is_warm_primes_each_block_once_for_its_conversation(self):
+    def test_that_is_warm_primes_each_block_once_for_its_conversation(self) -> None:
         planned = _plan(TALKS, 4, candidate="warm")
         roles = [step.role for step in planned]
         assert roles == ["warmup"] * 3 + ["prime", "turn", "turn"] * 2
 
-    def test_that_is_warm_says_what_each_turn_comes_after(self):
+    def test_that_is_warm_says_what_each_turn_comes_after(self) -> None:
         for step in _turns(_plan(TALKS, 8, candidate="warm")):
             assert step.after is not None
             assert step.after.messages[:-1] == step.request.messages[:-1]
             assert step.after.messages != step.request.messages
 
-    def test_that_is_cold_comes_after_nothing(self):
+    def test_that_is_cold_comes_after_nothing(self) -> None:
         assert all(step.after is None for step in _plan(TALKS, 8, candidate="cold"))
 
     @given(st.integers(1, 60))
-    def test_never_sends_one_prompt_twice_when_it_is_cold_or_warm(self, turns: int):
+    def test_never_sends_one_prompt_twice_when_it_is_cold_or_warm(self, turns: int) -> None:
         for prefix in ("cold", "warm"):
             for workload in (TALKS, QUESTIONS):
                 planned = _plan(workload, turns, candidate=prefix)
@@ -66,18 +66,18 @@ class TestOneArm:
                 measured = [sent[step.request.digest()] for step in _turns(planned)]
                 assert measured == [1] * turns
 
-    def test_that_may_be_any_sends_its_prompts_as_they_are(self):
+    def test_that_may_be_any_sends_its_prompts_as_they_are(self) -> None:
         planned = _turns(_plan(QUESTIONS, 4, candidate="any"))
         assert {step.request.digest() for step in planned} == {i.digest() for i in QUESTIONS.items}
 
 
 class TestTwoArms:
-    def test_take_turns_in_abba_order_and_flip_it_every_block(self):
+    def test_take_turns_in_abba_order_and_flip_it_every_block(self) -> None:
         planned = _turns(_plan(QUESTIONS, 4, candidate="cold", reference="cold"))
         letters = "".join(step.arm[0] for step in planned)
         assert letters == "rccr" + "crrc"
 
-    def test_under_one_declaration_get_the_same_prompts_in_each_block(self):
+    def test_under_one_declaration_get_the_same_prompts_in_each_block(self) -> None:
         planned = _turns(_plan(QUESTIONS, 6, candidate="cold", reference="cold"))
         for block in range(1, 4):
             mine = [s.request.digest() for s in planned if (s.block, s.arm) == (block, CANDIDATE)]
@@ -85,7 +85,7 @@ class TestTwoArms:
             assert len(mine) == 2
             assert sorted(mine) == sorted(other)
 
-    def test_by_prefix_ask_the_same_thing_under_two_nonces(self):
+    def test_by_prefix_ask_the_same_thing_under_two_nonces(self) -> None:
         planned = _turns(_plan(TALKS, 4, candidate="warm", reference="cold"))
         warm = [step for step in planned if step.arm == CANDIDATE]
         cold = [step for step in planned if step.arm == REFERENCE]
@@ -94,17 +94,17 @@ class TestTwoArms:
         )
         assert not {s.request.digest() for s in warm} & {s.request.digest() for s in cold}
 
-    def test_by_prefix_prime_the_candidate_only(self):
+    def test_by_prefix_prime_the_candidate_only(self) -> None:
         planned = _plan(TALKS, 4, candidate="warm", reference="cold")
         assert {step.arm for step in planned if step.role == "prime"} == {CANDIDATE}
 
     @pytest.mark.parametrize("turns", [3, 5])
-    def test_fill_their_last_block(self, turns: int):
+    def test_fill_their_last_block(self, turns: int) -> None:
         planned = _turns(_plan(QUESTIONS, turns, candidate="cold", reference="cold"))
         assert Counter(step.arm for step in planned) == {CANDIDATE: turns + 1, REFERENCE: turns + 1}
 
 
-def test_one_seed_plans_the_same_bytes_and_another_seed_others():
+def test_one_seed_plans_the_same_bytes_and_another_seed_others() -> None:
     def digests(seed: int) -> list[str]:
         planned = steps(TALKS, prefixes={CANDIDATE: "cold"}, turns=6, warmup=0, seed=seed)
         return [step.request.digest() for step in planned]

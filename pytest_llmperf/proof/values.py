@@ -84,15 +84,18 @@ def peak_below_mean(window: Window) -> Contradiction | None:
 
 
 def _is_peak_below_mean(turn: Request) -> bool:
-    counted = [(each.at_ns, each.tokens) for each in turn.chunks if each.tokens is not None]
+    reads: dict[int, int] = {}
+    for each in turn.chunks:  # chunks of one read share its stamp: between them no time is known
+        if each.tokens is None:
+            return False
+        reads[each.at_ns] = reads.get(each.at_ns, 0) + each.tokens
     every = turn.usage.completion_tokens
-    if len(counted) < len(turn.chunks) or len(counted) < 2 or every is None:  # noqa: PLR2004 - a gap
+    if len(reads) < 2 or every is None:  # noqa: PLR2004 - a rate needs two reads
         return False
-    (first_ns, first_tokens), *_ = counted
-    mean = (every - first_tokens) / max(counted[-1][0] - first_ns, 1)
-    peak = max(
-        tokens / max(later - earlier, 1) for (earlier, _), (later, tokens) in pairwise(counted)
-    )
+    moments = list(reads.items())
+    (first_ns, first_tokens), (last_ns, _) = moments[0], moments[-1]
+    mean = (every - first_tokens) / (last_ns - first_ns)
+    peak = max(tokens / (later - earlier) for (earlier, _), (later, tokens) in pairwise(moments))
     return peak < mean * (1 - 1e-9)
 
 

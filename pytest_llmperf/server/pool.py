@@ -270,6 +270,8 @@ class EnginePool:
                 url,
                 declared=spec.declared,
                 tools=spec.tools,
+                subject=spec.subject,
+                profile=spec.profile,
                 round_number=round_number,
             )
         self._boots += 1

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -14,7 +16,7 @@ import pytest
 from pytest_llmperf import assert_latency, assert_speedup, assert_throughput
 
 @pytest.mark.cached_turn(turns=12)
-def test_turn(llmperf, gemma, talks, budget):
+def test_turn(llmperf, gemma, talks, budget) -> None:
     run = llmperf(gemma, talks)
     {assertion}
 """
@@ -25,60 +27,76 @@ def _gate(assertion: str) -> str:
 
 
 class TestAGate:
-    def test_that_passes_is_passed_and_the_run_exits_with_0(self, suite, attached: Run):
+    def test_that_passes_is_passed_and_the_run_exits_with_0(
+        self, suite: pytest.Pytester, attached: Run
+    ) -> None:
         suite.makepyfile(_gate("assert_latency(run, p50_s=30)"))
         result = attached()
         result.assert_outcomes(passed=1)
         assert result.ret == 0
         result.stdout.fnmatch_lines(["*::test_turn", "PASS *", "*12 of 12 turns cached*"])
 
-    def test_that_regresses_fails_and_the_run_exits_with_10(self, suite, attached: Run):
+    def test_that_regresses_fails_and_the_run_exits_with_10(
+        self, suite: pytest.Pytester, attached: Run
+    ) -> None:
         suite.makepyfile(_gate("assert_latency(run, p50_s=1e-6)"))
         result = attached()
         result.assert_outcomes(failed=1)
         assert result.ret == 10
-        result.stdout.fnmatch_lines(["*: REGRESS: p50 of cached_turn at most 0.00100 ms", "*formula *t_last_token - t_sent"])
+        result.stdout.fnmatch_lines(
+            ["*: REGRESS: p50 of cached_turn at most 0.00100 ms", "*formula *t_last_token - t_sent"]
+        )
 
-    def test_that_is_undecided_is_its_own_category_and_exits_with_0(self, suite, attached: Run):
+    def test_that_is_undecided_is_its_own_category_and_exits_with_0(
+        self, suite: pytest.Pytester, attached: Run
+    ) -> None:
         suite.makepyfile(_gate("assert_latency(run, p99_s=30)"))
         result = attached()
         assert result.parseoutcomes() == {"inconclusive": 1}
         assert result.ret == 0
 
-    def test_that_is_undecided_exits_with_12_when_strict(self, suite, attached: Run):
+    def test_that_is_undecided_exits_with_12_when_strict(
+        self, suite: pytest.Pytester, attached: Run
+    ) -> None:
         suite.makepyfile(_gate("assert_latency(run, p99_s=30)"))
         assert attached("--llmperf-strict").ret == 12
 
-    def test_that_asserts_nothing_is_invalid_and_exits_with_11(self, suite, attached: Run):
+    def test_that_asserts_nothing_is_invalid_and_exits_with_11(
+        self, suite: pytest.Pytester, attached: Run
+    ) -> None:
         suite.makepyfile(_gate("pass"))
         result = attached()
         assert result.parseoutcomes() == {"invalid": 1}
         assert result.ret == 11
         result.stdout.fnmatch_lines(["*declares a denominator and asserts nothing*"])
 
-    def test_without_a_budget_here_is_not_judged_and_exits_with_13(self, suite, attached: Run):
+    def test_without_a_budget_here_is_not_judged_and_exits_with_13(
+        self, suite: pytest.Pytester, attached: Run
+    ) -> None:
         suite.makepyfile(_gate('assert_latency(run, p50_s=budget("cached_turn.p50"))'))
         result = attached()
         result.assert_outcomes(skipped=1)
         assert result.ret == 13
         result.stdout.fnmatch_lines(["*no budget cached_turn.p50 on this machine*"])
 
-    def test_that_fails_ordinarily_exits_with_1(self, suite, attached: Run):
+    def test_that_fails_ordinarily_exits_with_1(
+        self, suite: pytest.Pytester, attached: Run
+    ) -> None:
         suite.makepyfile(_gate("assert 1 == 2"))
         result = attached()
         result.assert_outcomes(failed=1)
         assert result.ret == 1
 
     def test_whose_engine_is_not_attached_skips_with_the_reason_and_exits_with_13(
-        self, suite, attached: Run
-    ):
+        self, suite: pytest.Pytester, attached: Run
+    ) -> None:
         suite.makepyfile(
             """
             import pytest
             from pytest_llmperf import assert_speedup
 
             @pytest.mark.speedup(of="single_stream", factor="speculation", turns=4)
-            def test_pays(llmperf, gemma, gemma_autoregressive, questions):
+            def test_pays(llmperf, gemma, gemma_autoregressive, questions) -> None:
                 assert_speedup(llmperf.compare(gemma, gemma_autoregressive, questions), at_least=1)
             """
         )
@@ -89,7 +107,9 @@ class TestAGate:
 
 
 class TestSeveralGates:
-    def test_exit_with_the_worst_word_and_regress_before_invalid(self, suite, attached: Run):
+    def test_exit_with_the_worst_word_and_regress_before_invalid(
+        self, suite: pytest.Pytester, attached: Run
+    ) -> None:
         suite.makepyfile(
             test_one=_gate("assert_latency(run, p50_s=1e-6)"),
             test_two=_gate("pass"),
@@ -99,14 +119,18 @@ class TestSeveralGates:
         assert result.ret == 10
         assert result.parseoutcomes() == {"failed": 2, "invalid": 1}
 
-    def test_on_one_test_each_have_a_row_even_when_one_is_red(self, suite, attached: Run):
+    def test_on_one_test_each_have_a_row_even_when_one_is_red(
+        self, suite: pytest.Pytester, attached: Run
+    ) -> None:
         suite.makepyfile(_gate("assert_latency(run, p50_s=1e-6, p90_s=30)"))
         result = attached()
         result.stdout.fnmatch_lines(["*REGRESS*", "*p90*"])
 
 
 class TestAComparison:
-    def test_of_cached_against_cold_alternates_and_judges_the_first_token(self, suite, attached):
+    def test_of_cached_against_cold_alternates_and_judges_the_first_token(
+        self, suite: pytest.Pytester, attached: Run
+    ) -> None:
         suite.makepyfile(
             """
             import pytest
@@ -114,7 +138,7 @@ class TestAComparison:
 
             @pytest.mark.cached_turn(turns=8)
             @pytest.mark.speedup(of="time_to_first_token", factor="prefix")
-            def test_cache(llmperf, gemma, talks):
+            def test_cache(llmperf, gemma, talks) -> None:
                 pair = llmperf.compare(gemma, talks)
                 assert_speedup(pair, at_least=1.2)
             """
@@ -132,7 +156,9 @@ class TestAFault:
             ({"no_cached_in_usage": True}, "*--enable-prompt-tokens-details*"),
         ],
     )
-    def test_at_the_server_makes_the_gate_invalid_and_names_the_cause(self, suite, fault, cause):
+    def test_at_the_server_makes_the_gate_invalid_and_names_the_cause(
+        self, suite: pytest.Pytester, fault: dict[str, bool], cause: str
+    ) -> None:
         from pytest_llmperf.testing import Faults  # noqa: PLC0415 - beside its use
 
         suite.makepyfile(_gate("assert_latency(run, p50_s=30)"))
@@ -144,12 +170,14 @@ class TestAFault:
 
 
 class TestOtherReporters:
-    def test_get_the_verdict_through_junit(self, suite, attached: Run):
+    def test_get_the_verdict_through_junit(self, suite: pytest.Pytester, attached: Run) -> None:
         suite.makepyfile(_gate("assert_latency(run, p50_s=30)"))
         attached("--junitxml=out.xml")
         assert "PASS" in (suite.path / "out.xml").read_text()
 
-    def test_find_every_record_in_the_evidence(self, suite, attached: Run, evidence):
+    def test_find_every_record_in_the_evidence(
+        self, suite: pytest.Pytester, attached: Run, evidence: Callable[[], Path]
+    ) -> None:
         suite.makepyfile(_gate("assert_latency(run, p50_s=30)"))
         attached()
         kinds = [json.loads(line)["record"] for line in evidence().read_text().splitlines()]
@@ -159,28 +187,36 @@ class TestOtherReporters:
 
 
 class TestReplay:
-    def test_gives_the_same_verdict_and_exit_code_without_an_engine(self, suite, attached: Run):
+    def test_gives_the_same_verdict_and_exit_code_without_an_engine(
+        self, suite: pytest.Pytester, attached: Run
+    ) -> None:
         suite.makepyfile(_gate("assert_latency(run, p50_s=30)"))
         live = attached()
         replayed = suite.runpytest_inprocess("--llmperf-replay=.llmperf")
         assert (live.ret, replayed.ret) == (0, 0)
         replayed.stdout.fnmatch_lines(["*judging recorded evidence*", "*::test_turn", "PASS *"])
 
-    def test_judges_by_the_limits_of_today(self, suite, attached: Run):
+    def test_judges_by_the_limits_of_today(self, suite: pytest.Pytester, attached: Run) -> None:
         suite.makepyfile(_gate("assert_latency(run, p50_s=30)"))
         attached()
         suite.makepyfile(_gate("assert_latency(run, p50_s=1e-6)"))
         assert suite.runpytest_inprocess("--llmperf-replay=.llmperf").ret == 10
 
-    def test_refuses_evidence_of_another_denominator(self, suite, attached: Run):
+    def test_refuses_evidence_of_another_denominator(
+        self, suite: pytest.Pytester, attached: Run
+    ) -> None:
         suite.makepyfile(_gate("assert_latency(run, p50_s=30)"))
         attached()
-        suite.makepyfile(_gate("assert_latency(run, p50_s=30)").replace("cached_turn", "single_stream"))
+        suite.makepyfile(
+            _gate("assert_latency(run, p50_s=30)").replace("cached_turn", "single_stream")
+        )
         result = suite.runpytest_inprocess("--llmperf-replay=.llmperf")
         assert result.ret == 11
         result.stdout.fnmatch_lines(["*prefix: 'cold' against 'warm'*"])
 
-    def test_of_a_gate_that_was_not_recorded_is_invalid(self, suite, attached: Run):
+    def test_of_a_gate_that_was_not_recorded_is_invalid(
+        self, suite: pytest.Pytester, attached: Run
+    ) -> None:
         suite.makepyfile(_gate("assert_latency(run, p50_s=30)"))
         attached()
         suite.makepyfile(_gate("assert_latency(run, p50_s=30)").replace("test_turn", "test_new"))

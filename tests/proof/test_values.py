@@ -96,6 +96,20 @@ def test_the_same_turns_may_be_counted_by_another_denominator(making: Making) ->
     assert [each.kind for each in contradictions(measured, other)] == ["tokens_unknown"]
 
 
+def test_a_stream_read_in_one_piece_has_no_rate_to_contradict(making: Making) -> None:
+    sound = making.sound(tokens=10, tokens_per_chunk=1)
+    turn = next(each for each in sound.requests if each.role == "turn")
+    at_once = tuple(
+        msgspec.structs.replace(each, at_ns=turn.chunks[-1].at_ns) for each in turn.chunks
+    )
+    requests = tuple(
+        msgspec.structs.replace(each, chunks=at_once) if each is turn else each
+        for each in sound.requests
+    )
+    measured = msgspec.structs.replace(sound, requests=requests)
+    assert "peak_below_mean" not in kinds(measured)
+
+
 def test_a_peak_under_its_mean_fails_the_measurement(making: Making) -> None:
     # Ten chunks of which each is said to hold one token, while usage says forty.
     measured = making.with_usage(making.sound(tokens=10, tokens_per_chunk=1), completion_tokens=40)

@@ -1,0 +1,135 @@
+"""The other side of a gate against the past: its history, and its reference on fresh boots.
+
+How gates are screened and confirmed is in ``suspects``; one measurement is in ``measure``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pytest_llmperf import profile
+from pytest_llmperf.assumption.looks import Arms
+from pytest_llmperf.assumption.modes import modes
+from pytest_llmperf.bench import Side
+from pytest_llmperf.denominator import Denominator
+from pytest_llmperf.evidence import Measured
+from pytest_llmperf.history import History, Rules
+from pytest_llmperf.identity import denominator_id, differences, place_of, subject_of
+from pytest_llmperf.plan import CANDIDATE, REFERENCE
+from pytest_llmperf.run import Origin, Run
+from pytest_llmperf.suspects import Past
+from pytest_llmperf.units import quantile_name
+from pytest_llmperf.verdict import Word
+
+if TYPE_CHECKING:
+    from pytest_llmperf.session import EngineLease, LiveSession
+
+FIRST_FRESH_ROUND = 1000
+"""Rounds of confirmations are numbered from here, apart from those of the tests."""
+
+
+def past_of(root: Path, run: Run, gate: str, p: float, session_id: str) -> Past:
+    """Look up what a run is held against: sessions of its place and denominator."""
+    measured = run.measured
+    call = 0 if run.origin is None else run.origin.call
+    place = place_of(measured)
+    with History(root) as history:
+        found = history.sessions(
+            gate,
+            place,
+            denominator_id(run.denominator),
+            call=call,
+            series="candidate" if measured.arm.name == CANDIDATE else "reference",
+            without=session_id,
+        )
+        if not found:
+            return Past(missing=_why_none(root, place.unknown, history.nearest(gate, place)))
+        newest = found[-1]
+        now = [each for each in found if each.epoch == newest.epoch]
+        apart = differences(subject_of(measured), newest.subject)
+        return Past(
+            sessions=tuple(each.slowness(quantile_name(p)) for each in now),
+            subject=tuple(str(each) for each in apart if not each.is_unknown),
+        )
+
+
+def _why_none(root: Path, unknown: Sequence[str], apart: Sequence[object]) -> str:
+    if unknown:
+        return f"this place has no history: {', '.join(unknown)} is unknown"
+    if apart:
+        return f"the past is of another place: {'; '.join(map(str, apart))}"
+    return f"no past session of this gate in {root}"
+
+
+class Configuration(msgspec.Struct, frozen=True, kw_only=True):
+    """The profile that fresh reference boots are made of, and where it comes from."""
+
+    profile: profile.Profile
+    source: str
+
+
+def stored_configuration(root: Path) -> Configuration | None:
+    """Give the configuration of the newest session in the history that kept one."""
+    with History(root) as history:
+        newest = [
+            each for gate in history.gates() for each in history.everything(gate) if each.replicated
+        ]
+        for each in sorted(newest, key=lambda past: past.started, reverse=True):
+            (session,) = history.evidence(each.session_id).sessions
+            if session.configuration is not None:
+                found = msgspec.convert(session.configuration, profile.Profile)
+                return Configuration(profile=found, source=f"session {each.session_id}")
+    return None
+
+
+class FreshPairs:
+    """Measures one gate again and again on fresh boots of candidate and reference."""
+
+    def __init__(self, session: LiveSession, gate: str, run: Run, other: Configuration) -> None:
+        if run.origin is None:
+            raise TypeError("a run without an origin cannot be measured again")
+        self._session = session
+        self._gate = gate
+        self._origin: Origin = run.origin
+        self._denominator: Denominator = run.measured.arm.denominator
+        self._other = other
+
+    @property
+    def arms(self) -> Arms:
+        """``paired`` where both engines are up side by side, else ``pooled``."""
+        return "paired" if self._session.profile.resident > 1 else "pooled"
+
+    def __call__(self, pair: int) -> tuple[Measured, Measured]:
+        """Boot both sides afresh, measure them, and hand back candidate and reference."""
+        session = self._session
+        session.begin_round(FIRST_FRESH_ROUND + pair)
+        lease: EngineLease = self._origin.side.lease
+        mine = session.lease(lease.name, **lease.recipe)
+        other = session.lease_of(self._other.profile, lease.name, **lease.recipe)
+        sides = [
+            Side(name=CANDIDATE, lease=mine, denominator=self._denominator),
+            Side(name=REFERENCE, lease=other, denominator=self._denominator),
+        ]
+        candidate, reference = session.fresh_pair(
+            self._gate, self._origin, sides if pair % 2 == 0 else sides[::-1]
+        )
+        return candidate, reference
+
+
+def record_in(root: Path, folder: Path, words: Mapping[str, Word | None]) -> tuple[str, ...]:
+    """Let a session join the history; give what became of it, a line each.
+
+    :raises EvidenceError: its evidence cannot be used, or it is there already.
+    """
+    rules = Rules(two_modes=_two_modes)
+    with History(root) as history:
+        return history.record_session(folder, words, rules=rules).lines
+
+
+def _two_modes(logs: Sequence[float]) -> str | None:
+    found = modes(logs)
+    return str(found) if found.are_two else None

@@ -1,0 +1,65 @@
+"""Gates against the past: screened by history, confirmed on fresh boots, recorded on request."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.plugin.conftest import Run
+
+GATE = """
+import pytest
+from pytest_llmperf import assert_no_regression
+
+@pytest.mark.cached_turn(turns=12, detect=0.5)
+def test_turn(llmperf, gemma, talks) -> None:
+    assert_no_regression(llmperf(gemma, talks))
+"""
+
+
+PROFILE = """
+extends = "miniature"
+drafter = false
+"""
+
+
+@pytest.fixture
+def profiled(suite: pytest.Pytester, attached: Run) -> Run:
+    """Run the gate against the healthy server, of which a profile speaks."""
+    suite.makepyfile(GATE)
+    (suite.path / "scripted.toml").write_text(PROFILE)
+    return lambda *arguments: attached("--llmperf-profile=scripted.toml", *arguments)
+
+
+def _record(run: Run, times: int) -> None:
+    for _ in range(times):
+        assert run("--llmperf-mode=gate", "--llmperf-record").ret == 0
+
+
+class TestInQuickMode:
+    def test_it_is_inconclusive_and_says_where_it_lies(self, profiled: Run) -> None:
+        result = profiled()
+        assert result.parseoutcomes() == {"inconclusive": 1}
+        result.stdout.fnmatch_lines(["*no past session of this gate in*"])
+
+    def test_it_is_12_when_strict(self, profiled: Run) -> None:
+        assert profiled("--llmperf-strict").ret == 12
+
+
+class TestInGateMode:
+    def test_without_a_past_it_is_inconclusive_and_recorded_on_request(
+        self, profiled: Run, rebooted: None
+    ) -> None:
+        result = profiled("--llmperf-mode=gate", "--llmperf-record")
+        assert result.parseoutcomes() == {"recorded": 2, "inconclusive": 1, "unsuspected": 1}
+        result.stdout.fnmatch_lines(["history: 1 gate of session * entered*"])
+
+    def test_with_six_sessions_the_screen_speaks_and_an_attached_server_is_not_confirmed(
+        self, profiled: Run, rebooted: None
+    ) -> None:
+        _record(profiled, 6)
+        result = profiled("--llmperf-mode=gate")
+        assert result.ret == 0
+        outcomes = result.parseoutcomes()
+        assert (outcomes["recorded"], outcomes["unsuspected"]) == (2, 1)
+        assert outcomes.keys() & {"passed", "inconclusive"}
+        result.stdout.fnmatch_lines(["*this build*"])
