@@ -13,8 +13,6 @@ import pytest
 
 from pytest_llmperf import profile
 from pytest_llmperf.errors import (
-    EngineError,
-    EvidenceError,
     InvalidMeasurement,
     LlmperfError,
     Regression,
@@ -26,8 +24,6 @@ from pytest_llmperf.verdict import Word, exit_code
 
 if TYPE_CHECKING:
     from _pytest._code import ExceptionInfo
-
-_INVALIDATING = (EngineError, EvidenceError, InvalidMeasurement)
 
 RECORDED = "RECORDED"
 """A round that only recorded; a later one judges it."""
@@ -66,11 +62,11 @@ def decide(
     if report.when == "teardown" or (report.when == "setup" and report.passed):
         return
     gate.was_run = True
-    if isinstance(error, _INVALIDATING):
+    if isinstance(error, Regression):
+        _mark(report, "REGRESS", _told(report, error))
+    elif isinstance(error, LlmperfError):  # whatever kept it from measuring what it declares
         _note(gate, error)
         _mark(report, "INVALID", _told(report, error))
-    elif isinstance(error, Regression):
-        _mark(report, "REGRESS", _told(report, error))
     elif report.failed:
         gate.has_failed_otherwise = True
     elif report.passed:

@@ -228,7 +228,7 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None, None, None]
     _close(session.config)
     _record(session.config)
     yield
-    if SETTINGS in session.config.stash:
+    if SETTINGS in session.config.stash and not session.config.option.collectonly:
         session.exitstatus = _exit_status(session.config, int(session.exitstatus))
 
 

@@ -81,8 +81,8 @@ class TestAProblem:
     def test_lists_every_wrong_value_at_once(self) -> None:
         assert _problems(("denominator", {"clock": "wal", "turns": "x"})) == [
             (
-                    "denominator: clock='wal': Invalid enum value 'wal'. Choose one of "
-                    "wall, first_token, "
+                "denominator: clock='wal': Invalid enum value 'wal'. Choose one of "
+                "wall, first_token, "
                 "decode."
             ),
             "denominator: turns='x': Expected `int`, got `str`.",
@@ -106,8 +106,8 @@ class TestAProblem:
     def test_refuses_two_denominators_on_one_test(self) -> None:
         assert _problems(("cached_turn", {}), ("single_stream", {})) == [
             (
-                    "cached_turn and single_stream: one test has one denominator. Keep one "
-                    "of them; the "
+                "cached_turn and single_stream: one test has one denominator. Keep one "
+                "of them; the "
                 "same samples are shown under the others anyway."
             )
         ]
@@ -115,35 +115,26 @@ class TestAProblem:
     def test_refuses_a_whole_turn_ratio_of_cached_against_cold(self) -> None:
         assert _problems(("speedup", {"of": "single_stream", "factor": "prefix"})) == [
             (
-                (
-                    "speedup: of='single_stream' with factor='prefix': a cached prefix "
-                    "saves prefill and "
-                )
-                (
-                    "nothing else, so its ratio is gated on of='time_to_first_token'; the "
-                    "whole-turn ratio "
-                )
-                "of the same samples is shown beside it."
+                "speedup: of='single_stream' with factor='prefix': a cached prefix saves prefill "
+                "and nothing else, so its ratio is gated on of='time_to_first_token'; the "
+                "whole-turn ratio of the same samples is shown beside it."
             )
         ]
 
     def test_refuses_a_ratio_that_could_never_be_red(self) -> None:
         assert _problems(("speedup", {"of": "single_stream", "factor": "profile", "turns": 3})) == [
             (
-                    "speedup: turns=3: a ratio needs two blocks of two turns on each arm "
-                    "before any test "
-                "can reject anything. Plan at least 4."
+                "speedup: turns=3: a ratio needs two blocks of two turns on each arm before any "
+                "test can reject anything. Plan at least 4."
             )
         ]
 
     def test_refuses_a_plan_stated_twice(self) -> None:
-        assert _problems(
-            ("cached_turn", {"turns": 12}),
-            ("speedup", {"of": "time_to_first_token", "factor": "prefix", "turns": 24}),
-        ) == [
+        ratio = {"of": "time_to_first_token", "factor": "prefix", "turns": 24}
+        assert _problems(("cached_turn", {"turns": 12}), ("speedup", ratio)) == [
             (
-                "speedup: turns is stated beside another marker, whose plan holds for "
-                "both. Move it there."
+                "speedup: turns is stated beside another marker, whose plan holds for both. "
+                "Move it there."
             )
         ]
 
