@@ -2,7 +2,7 @@
 
 A session's three boots know their own spread badly; ten sessions' boots know it well, if boots
 scatter today as they did. Never for a confirmation (``confirm``): with boots 1.5 times as scattered
-as history's a level of 1 % becomes 2.4 to 3.2 %, which a floor can bear and a red build cannot.
+as history's the guard sees one session in four, and a level of 1 % becomes 4 %.
 """
 
 from __future__ import annotations

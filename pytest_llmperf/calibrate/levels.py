@@ -60,6 +60,14 @@ def _floor(base: Noise, trials: int, shape: Shape, rng: np.random.Generator) -> 
     what = "floor: ratio by history's spread, at the floor"
     yield _line(f"{what}: REGRESS", _red(found), ALPHA, is_refuted=True)
     yield _line(f"{what}: PASS", _passed(found), BETA, is_refuted=True)
+    wilder = np.array([0.5, *[0.0] * shape.sessions])[:, None]
+    found = [
+        ratio_against_borrowing(each[0], each[1:].tolist(), floor=_FLOOR)
+        for each in drawn + wilder * (drawn - np.log(_FLOOR))
+    ]
+    what = "floor: the same, boots 1.5 times as scattered as history's"
+    yield _line(f"{what}: REGRESS", _red(found), None)
+    yield _line(f"{what}: PASS", _passed(found), None)
     easier = [
         ratio_against_borrowing(each[0] + np.log(1.10), each[1:].tolist(), floor=_FLOOR)
         for each in drawn
@@ -117,5 +125,4 @@ def _line(
 ) -> Promise:
     tally = Tally()
     tally.add(np.asarray(flags))
-    side: Sense = "at least" if is_refuted else sense
-    return Promise("tests", what, tally.rate, tally.bound(side), sense, limit)
+    return tally.promise("tests", what, sense, limit, is_refuted=is_refuted)

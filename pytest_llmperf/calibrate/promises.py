@@ -23,7 +23,10 @@ from pytest_llmperf.calibrate.trial import Flags, Outcome, Rule, judge, slowed
 Sense = Literal["at most", "at least"]
 
 BOUND = 0.95
-"""Confidence of every bound (Clopper and Pearson, one-sided)."""
+"""Confidence of a bound (Clopper and Pearson, one-sided)."""
+
+REFUTED = 0.999
+"""Confidence at which counts refute a level that is met exactly; many such lines are counted."""
 
 FALSE_RED = 0.01
 FALSE_PASS = 0.05
@@ -37,36 +40,6 @@ _CHUNK = 1000
 _HALF_PAIR = 2
 
 Rate = tuple[str, Flags]
-
-
-@dataclass
-class Tally:
-    """Counts of one question over sessions; a session's gates are not independent."""
-
-    shares: list[Array] = field(default_factory=list)
-
-    def add(self, flags: Flags) -> None:
-        """Count trials by gates, or trials."""
-        self.shares.append(flags.reshape(len(flags), -1).mean(axis=1))
-
-    @property
-    def rate(self) -> float:
-        """The share of all."""
-        return float(np.concatenate(self.shares).mean())
-
-    def bound(self, sense: Sense) -> float:
-        """Give the upper or lower bound, for as many independent trials as the scatter is worth.
-
-        Korn and Graubard (1998): Clopper-Pearson with the effective sample size.
-        """
-        each = np.concatenate(self.shares)
-        p, n = float(each.mean()), len(each)
-        scatter = float(each.var()) / n
-        worth = p * (1 - p) / scatter if scatter > 0 else float(n)
-        hits = p * worth
-        if sense == "at most":
-            return 1.0 if p == 1 else float(scipy_stats().beta.ppf(BOUND, hits + 1, worth - hits))
-        return 0.0 if p == 0 else float(scipy_stats().beta.ppf(1 - BOUND, hits, worth - hits + 1))
 
 
 @dataclass(frozen=True)
@@ -86,6 +59,53 @@ class Promise:
         if self.limit is None:
             return True
         return self.bound <= self.limit if self.sense == "at most" else self.bound >= self.limit
+
+
+@dataclass
+class Tally:
+    """Counts of one question over sessions; a session's gates are not independent."""
+
+    shares: list[Array] = field(default_factory=list)
+
+    def add(self, flags: Flags) -> None:
+        """Count trials by gates, or trials."""
+        self.shares.append(flags.reshape(len(flags), -1).mean(axis=1))
+
+    @property
+    def rate(self) -> float:
+        """The share of all."""
+        return float(np.concatenate(self.shares).mean())
+
+    def bound(self, sense: Sense, confidence: float = BOUND) -> float:
+        """Give the upper or lower bound, for as many independent trials as the scatter is worth.
+
+        Korn and Graubard (1998): Clopper-Pearson with the effective sample size.
+        """
+        each = np.concatenate(self.shares)
+        p, n = float(each.mean()), len(each)
+        scatter = float(each.var()) / n
+        worth = p * (1 - p) / scatter if scatter > 0 else float(n)
+        hits = p * worth
+        if sense == "at most":
+            return (
+                1.0 if p == 1 else float(scipy_stats().beta.ppf(confidence, hits + 1, worth - hits))
+            )
+        return (
+            0.0 if p == 0 else float(scipy_stats().beta.ppf(1 - confidence, hits, worth - hits + 1))
+        )
+
+    def promise(
+        self,
+        scenario: str,
+        what: str,
+        sense: Sense,
+        limit: float | None,
+        *,
+        is_refuted: bool = False,
+    ) -> Promise:
+        """Give the line of the report; a level that is met exactly stands until it is refuted."""
+        bound = self.bound("at least", REFUTED) if is_refuted else self.bound(sense)
+        return Promise(scenario, what, self.rate, bound, sense, limit)
 
 
 @dataclass(frozen=True)
@@ -233,9 +253,8 @@ def _promises(noise: Noise, tallies: dict[str, Tally], *, is_promised: bool) -> 
     where = {"everywhere": True, "quiet": is_promised, "plannable": is_plannable}
     for each in QUESTIONS:
         tally = tallies[each.key]
-        side: Sense = "at least" if each.is_refuted else each.sense
         limit = each.limit if where[each.where] else None
-        yield Promise(name, each.what, tally.rate, tally.bound(side), each.sense, limit)
+        yield tally.promise(name, each.what, each.sense, limit, is_refuted=each.is_refuted)
     for key, what in REPORTED:
         yield Promise(
             name, what, tallies[key].rate, tallies[key].bound("at least"), "at least", None
