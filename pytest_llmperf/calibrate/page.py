@@ -20,10 +20,10 @@ _PROMISES = (
     "A rate, its bound at 95 % (Clopper and Pearson; gates of one session count for as much as "
     "they are worth), and the limit where it is promised. At the edge of tolerance, and in the "
     "other tests, a level is met exactly, so that there the bound is the lower one, at 99.9 %: the "
-    "level stands until it is refuted. Power is promised where noise is the base's or less. Elsewhere "
-    "the printed detectable effect must be true; but not where boots alternate on a machine that "
-    "wanders for longer than a session lasts, which boots in a row cannot tell: there pairs are "
-    "resident."
+    "level stands until it is refuted. Power is promised where noise is the base's or less. "
+    "Elsewhere the printed detectable effect must be true; but not where boots alternate on a "
+    "machine that wanders for longer than a session lasts, which boots in a row cannot tell: there "
+    "pairs are resident."
 )
 
 _PEERS = (
