@@ -87,8 +87,8 @@ class TestTheEnginesTemplate:
         assert all(result["text"] == result["again"] for _, result in rendered)
 
 
-@pytest.mark.parametrize("requests", [5, 7, 10])
-def test_a_router_conversation_of_ten_to_twenty_turns_has_two_to_three_thousand_tokens(
+@pytest.mark.parametrize("requests", [5, 7, 9])
+def test_a_router_conversation_of_ten_to_eighteen_turns_has_two_to_three_thousand_tokens(
     engine_python: str, checkpoint: Checkpoint, requests: int
 ) -> None:
     chats = [router_chat(Random(seed), requests) for seed in range(12)]
@@ -118,7 +118,7 @@ def test_the_trainer_writes_the_layout_of_the_shipped_weights(
     out = run(
         engine_python, "-m", "pytest_llmperf.miniature.train", tmp_path, "--fraction", "0.001"
     )
-    assert "target: step 1 of" in out
+    assert "target: step 4 of 4" in out
     check_digests(tmp_path)
     built = materialise(weights=tmp_path, cache_dir=tmp_path / "cache", progress=print)
     assert (built.drafter_weak / "tokenizer.json").is_file()
