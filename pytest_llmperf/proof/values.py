@@ -9,17 +9,22 @@ from collections import Counter
 from itertools import pairwise
 from statistics import median
 
+import msgspec
+
 from pytest_llmperf.proof.contradiction import Contradiction, Finding
 from pytest_llmperf.proof.window import Window, some
 from pytest_llmperf.record import Request
-from pytest_llmperf.sample import inter_chunk_gap_s, reason_undefined
+from pytest_llmperf.sample import inter_chunk_gap_s, reason_undefined, value
 from pytest_llmperf.units import count, percent
 
 LENGTH_TOLERANCE = 0.05
 """How far a prompt may be from its declared length, and turns from each other."""
 
-LAG_SHARE = 0.25
+LAG_SHARE = 0.5
 """Share of the inter-chunk gap by which our own event loop may run late."""
+
+LAG_OF_INTERVAL = 0.02
+"""Share of the measured interval under which being late does not matter to the number."""
 
 LAGGING_TURNS = 0.1
 """Share of the turns that may be disturbed so; a pause of the machine is not a bottleneck."""
@@ -109,7 +114,7 @@ def client_bottleneck(window: Window) -> Contradiction | None:
         kind="client_bottleneck",
         reason=f"The client was the bottleneck in {some(len(late), len(window.turns))}.",
         evidence=f"There its event loop ran late by {1000 * lag_s:.1f} ms (99th percentile), "
-        f"the gap between chunks was {1000 * gap_s:.1f} ms; a quarter of it is allowed.",
+        f"the gap between chunks was {1000 * gap_s:.1f} ms; half of it is allowed.",
         remedy="Give the client a core of its own, or run it on another machine.",
     )
 
@@ -122,18 +127,22 @@ def client_late(window: Window) -> Finding | None:
     return Finding(
         kind="client_late",
         text=f"In {some(len(late), len(window.turns))} the client's event loop ran late by more "
-        "than a quarter of the gap between chunks.",
+        "than half of the gap between chunks.",
     )
 
 
 def _late(window: Window) -> list[tuple[float, float]]:
-    """Lag and gap in seconds of the turns whose lag is too large a share of the gap."""
-    pairs = [
-        (each.loop_lag_ns / 1e9, gap_s)
-        for each in window.completed
-        if each.loop_lag_ns is not None and (gap_s := inter_chunk_gap_s(each)) is not None
-    ]
-    return [(lag_s, gap_s) for lag_s, gap_s in pairs if lag_s > LAG_SHARE * gap_s > 0]
+    """Lag and gap in seconds of the turns whose lag is a share of the gap and of the number."""
+    interval = msgspec.structs.replace(window.denominator, unit="request")
+    late = []
+    for each in window.completed:
+        gap_s, interval_s = inter_chunk_gap_s(each), value(each, interval)
+        if each.loop_lag_ns is None or gap_s is None or interval_s is None:
+            continue
+        lag_s = each.loop_lag_ns / 1e9
+        if lag_s > LAG_SHARE * gap_s > 0 and lag_s > LAG_OF_INTERVAL * interval_s:
+            late.append((lag_s, gap_s))
+    return late
 
 
 def prompt_length(window: Window) -> Contradiction | None:
