@@ -12,7 +12,7 @@ from pytest_llmperf import assert_latency, assert_speedup
 @pytest.mark.parametrize(
     ("prompt_tokens", "floor"),
     [
-        pytest.param(256, 1.5, id="256-tokens"),
+        pytest.param(256, 1.2, id="256-tokens"),
         pytest.param(1024, 2.5, id="1024-tokens"),
         pytest.param(2048, 4.0, id="2048-tokens"),
     ],

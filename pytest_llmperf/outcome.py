@@ -6,24 +6,29 @@ The verdict is reached in ``verdict`` while the test runs; here it is only carri
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_llmperf import profile
+from pytest_llmperf.declaration import Declaration
 from pytest_llmperf.errors import (
     InvalidMeasurement,
     LlmperfError,
     Regression,
 )
 from pytest_llmperf.gate import Gate
-from pytest_llmperf.report import render
+from pytest_llmperf.report import markdown, render
+from pytest_llmperf.run import Levels
 from pytest_llmperf.settings import Settings
 from pytest_llmperf.verdict import Word, exit_code
 
 if TYPE_CHECKING:
     from _pytest._code import ExceptionInfo
+
+_BOOT_S = 60.0
+"""What a plan reckons for a boot."""
 
 RECORDED = "RECORDED"
 """A round that only recorded; a later one judges it."""
@@ -125,8 +130,32 @@ def show(
         exit_status=status,
     )
     reporter.write_line(text)
+    if settings.summary is not None:
+        with settings.summary.open("a", encoding="utf-8") as file:
+            file.write(markdown(rows, status) + "\n")
     if settings.replay is None:
         reporter.write_line(f"evidence: {os.path.relpath(settings.evidence)}")
+
+
+def show_plan(
+    config: pytest.Config, declared: Mapping[str, Declaration], settings: Settings
+) -> None:
+    """Print how much each selected gate has to measure, by its own history."""
+    from pytest_llmperf import planning  # noqa: PLC0415 - only in plan mode
+
+    found = profile.load(settings.profile)
+    stated = found.statistics
+    levels = Levels(
+        alpha=stated.alpha, beta=stated.beta, tolerance=stated.tolerance, detect=stated.detect
+    )
+    detects = {gate: each.plan.detect for gate, each in declared.items() if each.plan.detect}
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None:
+        reporter.section("llmperf plan", sep="=")
+        for line in planning.lines(
+            settings.history, list(declared), levels=levels, detects=detects, boot_s=_BOOT_S
+        ):
+            reporter.write_line(line)
 
 
 def _decide_without_error(gate: Gate, report: pytest.TestReport) -> None:

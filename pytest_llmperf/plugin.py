@@ -6,17 +6,13 @@ Nothing here imports scipy, httpx or vllm: a test run that does not use this plu
 
 from __future__ import annotations
 
-import os
 import re
-import secrets
 from collections.abc import Generator, Iterable
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pytest_llmperf import declaration
+from pytest_llmperf import declaration, options
 from pytest_llmperf.errors import LlmperfError
 from pytest_llmperf.fixtures import (
     ENGINE_FIXTURES,
@@ -29,7 +25,6 @@ from pytest_llmperf.fixtures import (
     llmperf_session,
 )
 from pytest_llmperf.keys import DECLARATION, GATE, GATES, LINES, ORDINARY, ROUNDS, SESSION, SETTINGS
-from pytest_llmperf.settings import Settings, attachments, default_profile
 
 __all__ = [  # pytest finds fixtures by name in the plugin's own module
     "budget",
@@ -47,88 +42,7 @@ USES = frozenset({"llmperf", "engine", *ENGINE_FIXTURES})
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options."""
-    group = parser.getgroup("llmperf", "performance regression tests of LLM serving")
-    group.addoption(
-        "--llmperf-profile",
-        metavar="NAME|FILE",
-        help="what the engine fixtures boot: a shipped profile (miniature, miniature-heavy, spark, "
-        "...) or your own TOML file, which may say extends = 'spark' and add budgets. Default: "
-        "LLMPERF_PROFILE, then ini llmperf_profile, then spark with an NVIDIA GPU, miniature "
-        "without.",
-    )
-    parser.addini("llmperf_profile", "the profile that engine fixtures boot by default")
-    group.addoption(
-        "--llmperf-attach",
-        metavar="[NAME=]URL",
-        action="append",
-        default=[],
-        help="measure a server that is already up instead of booting one; NAME is the engine "
-        "fixture it stands for (default gemma). May be repeated; engines that are not attached "
-        "skip. Example: --llmperf-attach http://127.0.0.1:8000",
-    )
-    group.addoption(
-        "--llmperf-replay",
-        metavar="DIR",
-        type=Path,
-        help="judge recorded evidence with the same tests, verdicts and exit codes; no engine",
-    )
-    group.addoption(
-        "--llmperf-evidence",
-        metavar="DIR",
-        type=Path,
-        help="where this run's evidence goes (default .llmperf/<time>-<id> below the root)",
-    )
-    group.addoption(
-        "--llmperf-mode",
-        choices=("quick", "gate", "aa"),
-        default="quick",
-        help="quick: one boot, a few blocks; claims hold for this boot only (default). "
-        "gate: several boots, one round of the tests each; claims hold for the build, and gates "
-        "against the past are screened by history and confirmed on fresh boots. "
-        "aa: gates against the past are held to the same profile on fresh boots; none may be red",
-    )
-    group.addoption(
-        "--llmperf-pairs",
-        metavar="N",
-        type=int,
-        default=5,
-        help="pairs of boots that --llmperf-mode=aa measures (default 5)",
-    )
-    group.addoption(
-        "--llmperf-against",
-        metavar="PROFILE",
-        help="hold gates against the past to this profile on fresh boots instead of to history: "
-        "another configuration, checkpoint, or another Python with another vLLM",
-    )
-    group.addoption(
-        "--llmperf-history",
-        metavar="DIR",
-        type=Path,
-        help="the folder of past sessions (default .llmperf-history below the root)",
-    )
-    group.addoption(
-        "--llmperf-record",
-        action="store_true",
-        help="let this session join the history: valid gates whatever their verdict, but a "
-        "regression only once it is accepted with a reason",
-    )
-    group.addoption(
-        "--llmperf-boots",
-        metavar="N",
-        type=int,
-        help="boots of each engine in gate mode (default: the profile's)",
-    )
-    group.addoption(
-        "--llmperf-strict",
-        action="store_true",
-        help="exit with 12 when a gate is INCONCLUSIVE and nothing is worse",
-    )
-    group.addoption(
-        "--llmperf-seed",
-        type=int,
-        metavar="N",
-        help="seed of the nonces that keep cold prompts cold (default: random, recorded)",
-    )
+    options.add(parser)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -137,7 +51,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", declaration.signature(name))
     config.stash[GATES] = []
     config.stash[ORDINARY] = 0
-    config.stash[ROUNDS] = _rounds(config)
+    config.stash[ROUNDS] = options.rounds(config)
 
 
 @pytest.hookimpl(trylast=True)
@@ -173,7 +87,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     from pytest_llmperf import outcome  # noqa: PLC0415 - only where gates are selected
 
     try:
-        session.config.stash[SETTINGS] = _settings(session.config)
+        session.config.stash[SETTINGS] = options.settings(session.config)
         outcome.check(session.config.stash[SETTINGS])
     except LlmperfError as error:
         raise pytest.UsageError(f"llmperf: {error}") from None
@@ -189,6 +103,23 @@ def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
     where = ", ".join(f"{name} at {url}" for name, url in settings.attach.items())
     engines = f"attached: {where}" if where else f"profile {settings.profile}"
     return [f"llmperf: {engines}; mode {settings.mode}; evidence in {settings.evidence}"]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    """In plan mode, print the plan in place of running anything."""
+    settings = session.config.stash.get(SETTINGS, None)
+    if settings is None or settings.mode != "plan":
+        return None
+    from pytest_llmperf import outcome  # noqa: PLC0415 - only in plan mode
+
+    declared = {
+        item.stash[GATE].node_id: item.stash[DECLARATION]
+        for item in session.items
+        if DECLARATION in item.stash
+    }
+    outcome.show_plan(session.config, declared, settings)
+    return True
 
 
 @pytest.hookimpl(wrapper=True)
@@ -228,7 +159,8 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None, None, None]
     _close(session.config)
     _record(session.config)
     yield
-    if SETTINGS in session.config.stash and not session.config.option.collectonly:
+    settings = session.config.stash.get(SETTINGS, None)
+    if settings is not None and not session.config.option.collectonly and settings.mode != "plan":
         session.exitstatus = _exit_status(session.config, int(session.exitstatus))
 
 
@@ -341,31 +273,6 @@ def _gate_key(item: pytest.Item) -> str:
     return f"{base}[{''.join(others).lstrip('-')}]" if others else base
 
 
-def _rounds(config: pytest.Config) -> int:
-    """How many boots each engine gets: more than one in gate mode only, none of them replayed."""
-    if config.getoption("--llmperf-mode") != "gate" or config.getoption("--llmperf-replay"):
-        return 1
-    from pytest_llmperf import profile  # noqa: PLC0415 - only in gate mode
-
-    try:
-        found = profile.load(_chosen_profile(config) or default_profile())
-    except LlmperfError as error:
-        raise pytest.UsageError(f"llmperf: {error}") from None
-    stated: int | None = config.getoption("--llmperf-boots")
-    if stated is not None and stated < 1:
-        raise pytest.UsageError(f"llmperf: --llmperf-boots={stated} is not 1 or more.")
-    return stated or found.statistics.boots
-
-
-def _chosen_profile(config: pytest.Config) -> str | None:
-    chosen: str | None = (
-        config.getoption("--llmperf-profile")
-        or os.environ.get("LLMPERF_PROFILE")
-        or config.getini("llmperf_profile")
-    )
-    return chosen or None
-
-
 def _misspelt(item: pytest.Item) -> list[str]:
     """Markers that nobody registered and that look like one of ours."""
     registered = {line.split(":")[0].split("(")[0] for line in item.config.getini("markers")}
@@ -374,28 +281,3 @@ def _misspelt(item: pytest.Item) -> list[str]:
     return [
         f"marker {name} is not known. Did you mean {ours}?" for name, ours in near.items() if ours
     ]
-
-
-def _settings(config: pytest.Config) -> Settings:
-    chosen = _chosen_profile(config)
-    seed = config.getoption("--llmperf-seed")
-    return Settings(
-        profile=chosen or default_profile(),
-        profile_was_chosen=bool(chosen),
-        attach=attachments(config.getoption("--llmperf-attach")),
-        replay=config.getoption("--llmperf-replay"),
-        evidence=config.getoption("--llmperf-evidence") or _new_folder(config.rootpath),
-        mode=config.getoption("--llmperf-mode"),
-        rounds=config.stash[ROUNDS],
-        pairs=config.getoption("--llmperf-pairs"),
-        history=config.getoption("--llmperf-history") or config.rootpath / ".llmperf-history",
-        record=config.getoption("--llmperf-record"),
-        against=config.getoption("--llmperf-against"),
-        strict=config.getoption("--llmperf-strict"),
-        seed=secrets.randbelow(2**31) if seed is None else seed,
-    )
-
-
-def _new_folder(root: Path) -> Path:
-    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-    return root / ".llmperf" / f"{stamp}-{secrets.token_hex(2)}"

@@ -14,7 +14,7 @@ import msgspec
 
 from pytest_llmperf.errors import UsageError
 
-Mode = Literal["quick", "gate", "aa"]
+Mode = Literal["quick", "gate", "aa", "plan"]
 
 FIRST_ENGINE = "gemma"
 """The engine that an attached address stands for when no name is given."""
@@ -42,6 +42,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Whether this session joins the history."""
     against: str | None = None
     """The profile that gates against the past are held to, on fresh boots, instead of history."""
+    summary: Path | None = None
+    """A file that the table is appended to as Markdown, for a CI job's summary."""
     strict: bool = False
     seed: int
     """Of the nonces that keep prompts apart; recorded, so that a run can be sent again."""

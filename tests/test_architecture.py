@@ -25,15 +25,16 @@ LINES = (
     "evidence sample proof assumption verdict report",
     "gate run",
     "identity attribution benchmark_files history",
-    "assertions bench measure session",
-    "keys progress fixtures outcome plugin",
+    "suspects bench reference planning",
+    "assertions measure session",
+    "keys progress options fixtures outcome confirmation plugin",
     "__init__ testing calibrate",
 )
 ORDER = " ".join(LINES).split()
 """A room imports only from rooms before it; data flows the same way."""
 
 IMPORT_FENCES = {
-    "pytest": "keys progress fixtures outcome plugin",
+    "pytest": "keys progress options fixtures outcome confirmation plugin",
     "_pytest": "outcome",
     "scipy": "assumption",
     "httpx": "client",
@@ -49,7 +50,7 @@ IMPORT_FENCES = {
 }
 """What only these rooms may import at run time."""
 
-WRITERS = "evidence server miniature history calibrate"
+WRITERS = "evidence server miniature history calibrate outcome"
 """The only rooms that write files."""
 
 CLOSED = "server: errors spec record server miniature"

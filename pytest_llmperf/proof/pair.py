@@ -233,9 +233,21 @@ def whole_turn_ratio(sides: Sides) -> Finding | None:
     )
 
 
+def _beside(measured: Measured, factor: str | None) -> dict[str, Any]:
+    """An engine's facts without those that the factor itself consists of."""
+    subject = measured.engine.subject if measured.engine else {}
+    if factor != "speculation":
+        return subject
+    found = {key: fact for key, fact in subject.items() if not key.startswith("drafter")}
+    if isinstance(found.get("flags"), dict):
+        flags: dict[str, Any] = found["flags"]
+        found["flags"] = {key: each for key, each in flags.items() if "speculative" not in key}
+    return found
+
+
 def confounded(sides: Sides) -> Finding | None:
     """Facts of the engines that differ beside the factor."""
-    first, second = (each.engine.subject if each.engine else {} for each in sides.both)
+    first, second = (_beside(each, sides.factor) for each in sides.both)
     apart = sorted(key for key in first.keys() & second.keys() if first[key] != second[key])
     if len(apart) <= 1:
         return None

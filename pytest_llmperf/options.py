@@ -1,0 +1,180 @@
+"""The command line: every option with its help, and the settings that come of them.
+
+What a setting means is in ``settings``; pytest's hooks are in ``plugin``.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from pytest_llmperf.errors import LlmperfError
+from pytest_llmperf.keys import ROUNDS
+from pytest_llmperf.settings import Settings, attachments, default_profile
+
+
+def add(parser: pytest.Parser) -> None:
+    """Add all options."""
+    group = parser.getgroup("llmperf", "performance regression tests of LLM serving")
+    _add_engines(parser, group)
+    _add_judging(group)
+    _add_past(group)
+
+
+def _add_engines(parser: pytest.Parser, group: pytest.OptionGroup) -> None:
+    """What is measured, and where the evidence comes from and goes to."""
+    group.addoption(
+        "--llmperf-profile",
+        metavar="NAME|FILE",
+        help="what the engine fixtures boot: a shipped profile (miniature, miniature-heavy, spark, "
+        "...) or your own TOML file, which may say extends = 'spark' and add budgets. Default: "
+        "LLMPERF_PROFILE, then ini llmperf_profile, then spark with an NVIDIA GPU, miniature "
+        "without.",
+    )
+    parser.addini("llmperf_profile", "the profile that engine fixtures boot by default")
+    group.addoption(
+        "--llmperf-attach",
+        metavar="[NAME=]URL",
+        action="append",
+        default=[],
+        help="measure a server that is already up instead of booting one; NAME is the engine "
+        "fixture it stands for (default gemma). May be repeated; engines that are not attached "
+        "skip. Example: --llmperf-attach http://127.0.0.1:8000",
+    )
+    group.addoption(
+        "--llmperf-replay",
+        metavar="DIR",
+        type=Path,
+        help="judge recorded evidence with the same tests, verdicts and exit codes; no engine",
+    )
+    group.addoption(
+        "--llmperf-evidence",
+        metavar="DIR",
+        type=Path,
+        help="where this run's evidence goes (default .llmperf/<time>-<id> below the root)",
+    )
+
+
+def _add_judging(group: pytest.OptionGroup) -> None:
+    """How it is judged, and who is told."""
+    group.addoption(
+        "--llmperf-mode",
+        choices=("quick", "gate", "aa", "plan"),
+        default="quick",
+        help="quick: one boot, a few blocks; claims hold for this boot only (default). "
+        "gate: several boots, one round of the tests each; claims hold for the build, and gates "
+        "against the past are screened by history and confirmed on fresh boots. "
+        "aa: gates against the past are held to the same profile on fresh boots; none may be red. "
+        "plan: boot nothing; print the boots, turns and minutes that each gate needs, by history",
+    )
+    group.addoption(
+        "--llmperf-pairs",
+        metavar="N",
+        type=int,
+        default=5,
+        help="pairs of boots that --llmperf-mode=aa measures (default 5)",
+    )
+    group.addoption(
+        "--llmperf-summary",
+        metavar="FILE",
+        type=Path,
+        help="append the closing table to FILE as Markdown, for a CI job's summary",
+    )
+    group.addoption(
+        "--llmperf-strict",
+        action="store_true",
+        help="exit with 12 when a gate is INCONCLUSIVE and nothing is worse",
+    )
+    group.addoption(
+        "--llmperf-seed",
+        type=int,
+        metavar="N",
+        help="seed of the nonces that keep cold prompts cold (default: random, recorded)",
+    )
+
+
+def _add_past(group: pytest.OptionGroup) -> None:
+    """What gates against the past are held to."""
+    group.addoption(
+        "--llmperf-against",
+        metavar="PROFILE",
+        help="hold gates against the past to this profile on fresh boots instead of to history: "
+        "another configuration, checkpoint, or another Python with another vLLM",
+    )
+    group.addoption(
+        "--llmperf-history",
+        metavar="DIR",
+        type=Path,
+        help="the folder of past sessions (default .llmperf-history below the root)",
+    )
+    group.addoption(
+        "--llmperf-record",
+        action="store_true",
+        help="let this session join the history: valid gates whatever their verdict, but a "
+        "regression only once it is accepted with a reason",
+    )
+    group.addoption(
+        "--llmperf-boots",
+        metavar="N",
+        type=int,
+        help="boots of each engine in gate mode (default: the profile's)",
+    )
+
+
+def settings(config: pytest.Config) -> Settings:
+    """Read the run's settings: command line before environment before ini before default.
+
+    :raises UsageError: an address that is none, or an engine attached twice.
+    """
+    chosen = _chosen_profile(config)
+    seed = config.getoption("--llmperf-seed")
+    return Settings(
+        profile=chosen or default_profile(),
+        profile_was_chosen=bool(chosen),
+        attach=attachments(config.getoption("--llmperf-attach")),
+        replay=config.getoption("--llmperf-replay"),
+        evidence=config.getoption("--llmperf-evidence") or _new_folder(config.rootpath),
+        mode=config.getoption("--llmperf-mode"),
+        rounds=config.stash[ROUNDS],
+        pairs=config.getoption("--llmperf-pairs"),
+        history=config.getoption("--llmperf-history") or config.rootpath / ".llmperf-history",
+        record=config.getoption("--llmperf-record"),
+        summary=config.getoption("--llmperf-summary"),
+        against=config.getoption("--llmperf-against"),
+        strict=config.getoption("--llmperf-strict"),
+        seed=secrets.randbelow(2**31) if seed is None else seed,
+    )
+
+
+def rounds(config: pytest.Config) -> int:
+    """How many boots each engine gets: more than one in gate mode only, none of them replayed."""
+    if config.getoption("--llmperf-mode") != "gate" or config.getoption("--llmperf-replay"):
+        return 1
+    from pytest_llmperf import profile  # noqa: PLC0415 - only in gate mode
+
+    try:
+        found = profile.load(_chosen_profile(config) or default_profile())
+    except LlmperfError as error:
+        raise pytest.UsageError(f"llmperf: {error}") from None
+    stated: int | None = config.getoption("--llmperf-boots")
+    if stated is not None and stated < 1:
+        raise pytest.UsageError(f"llmperf: --llmperf-boots={stated} is not 1 or more.")
+    return stated or found.statistics.boots
+
+
+def _chosen_profile(config: pytest.Config) -> str | None:
+    chosen: str | None = (
+        config.getoption("--llmperf-profile")
+        or os.environ.get("LLMPERF_PROFILE")
+        or config.getini("llmperf_profile")
+    )
+    return chosen or None
+
+
+def _new_folder(root: Path) -> Path:
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    return root / ".llmperf" / f"{stamp}-{secrets.token_hex(2)}"

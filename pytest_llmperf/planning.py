@@ -1,0 +1,77 @@
+"""How much each gate against the past has to measure, by what its own history scatters.
+
+The arithmetic is in ``assumption.sizing``; where past sessions come from is in ``history``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from pytest_llmperf.assumption.components import BootValue, components
+from pytest_llmperf.assumption.sizing import Costs, Gate, Plan, plan
+from pytest_llmperf.history import History, PastSession
+from pytest_llmperf.run import Levels
+from pytest_llmperf.units import counted, percent
+
+STATISTIC = "p50"
+
+
+def lines(
+    root: Path, gates: Sequence[str], *, levels: Levels, detects: dict[str, float], boot_s: float
+) -> list[str]:
+    """Say for each gate how many boots and turns it takes, for how long, and what it sees."""
+    found = []
+    with History(root) as history:
+        for gate in gates:
+            promise = Gate(
+                detect=detects.get(gate, levels.detect),
+                tolerance=levels.tolerance,
+                alpha=levels.alpha,
+                beta=levels.beta,
+                gates=len(gates),
+            )
+            found.append(f"{gate}: {_said(history, gate, promise, boot_s)}")
+    return found
+
+
+def _said(history: History, gate: str, promise: Gate, boot_s: float) -> str:
+    past = [
+        each
+        for each in history.everything(gate)
+        if each.replicated and each.series == "candidate" and each.standing.state != "excluded"
+    ]
+    if not past:
+        return "nothing is stored of it; record a few sessions with --llmperf-record"
+    found = components([_boots(each) for each in past])
+    return _words(plan(found, Costs(boot_s=boot_s, turn_s=_turn_s(past)), promise))
+
+
+def _boots(session: PastSession) -> list[BootValue]:
+    return [
+        BootValue(log=boot.logs[STATISTIC], turns=boot.turns)
+        for boot in session.boots
+        if STATISTIC in boot.logs
+    ]
+
+
+def _turn_s(past: Sequence[PastSession]) -> float:
+    """The typical turn, in seconds; a rate says nothing of it, so that a second is reckoned."""
+    newest = past[-1]
+    if newest.higher_is_better or newest.mean(STATISTIC) is None:
+        return 1.0
+    return math.exp(newest.mean(STATISTIC) or 0.0)
+
+
+def _words(found: Plan) -> str:
+    sees = "cannot be said" if found.detectable is None else percent(found.detectable)
+    words = (
+        f"{counted(found.boots, 'boot')} of {counted(found.turns, 'turn')}, "
+        f"{found.minutes:.0f} minutes, and {found.minutes_confirm:.0f} more to confirm; "
+        f"a slow-down of {sees} becomes red"
+    )
+    if not found.is_underpowered:
+        return words
+    needs = "" if found.pairs_needed is None else f" (about {counted(found.pairs_needed, 'pair')})"
+    return f"{words}; UNDERPOWERED for {percent(found.detect)}{needs}: {found.reason}"
