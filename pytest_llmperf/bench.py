@@ -71,6 +71,8 @@ class Bench:
         self._declaration = declaration
         self._gate = gate
         self._calls = 0
+        self.runs: list[Run] = []
+        """Everything measured so far."""
 
     def __call__(self, engine: Lease, workload: Workload) -> Run:
         """Measure one engine under the test's denominator.
@@ -141,10 +143,12 @@ class Bench:
             )
             for side in sides
         )
-        return [
+        made = [
             Run(boots, levels=levels, gate=self._gate, origin=origin)
             for boots, origin in zip(measured, origins, strict=True)
         ]
+        self.runs += made
+        return made
 
     def _stated(self, levels: Levels) -> Levels:
         """The profile's levels, with what the marker states laid over them."""

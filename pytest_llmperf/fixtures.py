@@ -46,18 +46,30 @@ def llmperf_round(request: pytest.FixtureRequest, llmperf_session: Session) -> i
 
 
 @pytest.fixture
-def llmperf(request: pytest.FixtureRequest, llmperf_session: Session, llmperf_round: int) -> Bench:
+def llmperf(
+    request: pytest.FixtureRequest, llmperf_session: Session, llmperf_round: int
+) -> Iterator[Bench]:
     """Measure as the test's markers declare.
 
     ``run = llmperf(gemma, workload)``, or, with a speed-up declared,
-    ``pair = llmperf.compare(gemma, gemma_autoregressive, workload)``.
+    ``pair = llmperf.compare(gemma, gemma_autoregressive, workload)``. A test that also asks for
+    ``benchmark`` finds its turns in pytest-benchmark's table.
     """
     from pytest_llmperf.bench import Bench  # noqa: PLC0415 - loaded when a test asks
 
     _refuse_workers(request.config)
+    _refuse_reruns(request.node)
     gate = request.node.stash[GATE]
     gate.begin(llmperf_round)
-    return Bench(llmperf_session, request.node.stash[DECLARATION], gate)
+    # Asked for here, so that it is still there when the test is over.
+    viewed = "benchmark" in request.fixturenames
+    benchmark = request.getfixturevalue("benchmark") if viewed else None
+    bench = Bench(llmperf_session, request.node.stash[DECLARATION], gate)
+    yield bench
+    if benchmark is not None:
+        from pytest_llmperf import benchmark_view  # noqa: PLC0415 - only where it is asked for
+
+        benchmark_view.publish(benchmark, request.node, bench.runs)
 
 
 @pytest.fixture
@@ -127,6 +139,17 @@ def _attached_or_skip(session: Session, name: str, **arguments: Any) -> Any:  # 
         return session.lease(name, **arguments)
     except NotAttached as error:
         pytest.skip(str(error))
+
+
+def _refuse_reruns(item: pytest.Item) -> None:
+    """Running a gate again until it is green is looking until one likes what one sees."""
+    run = getattr(item, "execution_count", 1)  # pytest-rerunfailures counts here
+    if run > 1:
+        raise InvalidMeasurement(
+            "This gate was run again after it failed.",
+            f"It is run number {run} in one session.",
+            "Take gates out of --reruns; a suspect is confirmed on fresh boots in gate mode.",
+        )
 
 
 def _refuse_workers(config: pytest.Config) -> None:

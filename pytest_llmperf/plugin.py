@@ -160,6 +160,8 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None, None, None]
     _record(session.config)
     yield
     settings = session.config.stash.get(SETTINGS, None)
+    if settings is None and _workers_were_invalid(session.config):
+        session.exitstatus = 11
     if settings is not None and not session.config.option.collectonly and settings.mode != "plan":
         session.exitstatus = _exit_status(session.config, int(session.exitstatus))
 
@@ -170,6 +172,8 @@ def pytest_terminal_summary(
 ) -> None:
     """Print the closing table."""
     gates = [gate for gate in config.stash[GATES] if gate.was_run]
+    for report in () if gates else terminalreporter.stats.get("invalid", ()):
+        terminalreporter.write_line(str(report.longrepr))  # a worker's: its table stays there
     if gates:
         from pytest_llmperf import outcome  # noqa: PLC0415 - only where gates are selected
 
@@ -179,9 +183,36 @@ def pytest_terminal_summary(
             terminalreporter.write_line(line)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_benchmark_update_json(config: pytest.Config, output_json: dict[str, Any]) -> None:
+    """Add the facts of this place to what pytest-benchmark stores of our gates."""
+    if config.stash[GATES]:
+        from pytest_llmperf import place  # noqa: PLC0415 - only where gates are declared
+
+        output_json["llmperf"] = place.facts()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_benchmark_compare_machine_info(compared_benchmark: dict[str, Any]) -> None:
+    """Refuse to compare with a file of our gates that was made in another place."""
+    if "llmperf" in compared_benchmark:
+        from pytest_llmperf import benchmark_view  # noqa: PLC0415 - only for files of our gates
+
+        try:
+            benchmark_view.refuse_foreign(compared_benchmark["llmperf"])
+        except LlmperfError as error:
+            raise pytest.UsageError(f"llmperf: {error}") from None
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Stop what an interrupted session left running."""
     _close(config)
+
+
+def _workers_were_invalid(config: pytest.Config) -> bool:
+    """Whether workers of pytest-xdist, which hold the gates, found one of them INVALID."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    return reporter is not None and bool(reporter.stats.get("invalid"))
 
 
 def _exit_status(config: pytest.Config, pytest_status: int) -> int:
@@ -242,6 +273,10 @@ def _declare(item: pytest.Item) -> Iterable[str]:
             gates.append(gate)
         item.stash[DECLARATION] = declared
         item.stash[GATE] = gate
+        if "benchmark" in getattr(item, "fixturenames", ()):
+            from pytest_llmperf import benchmark_view  # noqa: PLC0415 - only where it is asked for
+
+            benchmark_view.prepare(item, key)
     return [f"{item.nodeid}: {problem}" for problem in problems]
 
 

@@ -25,7 +25,7 @@ LINES = (
     "evidence sample proof assumption verdict report",
     "gate run",
     "identity attribution benchmark_files history",
-    "suspects bench reference planning",
+    "suspects bench reference planning benchmark_view",
     "assertions measure session",
     "keys progress options fixtures outcome confirmation plugin",
     "__init__ testing calibrate",
@@ -34,7 +34,7 @@ ORDER = " ".join(LINES).split()
 """A room imports only from rooms before it; data flows the same way."""
 
 IMPORT_FENCES = {
-    "pytest": "keys progress options fixtures outcome confirmation plugin",
+    "pytest": "benchmark_view keys progress options fixtures outcome confirmation plugin",
     "_pytest": "outcome",
     "scipy": "assumption",
     "httpx": "client",
