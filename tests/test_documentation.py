@@ -5,15 +5,26 @@ from __future__ import annotations
 import ast
 import configparser
 import re
+import runpy
+import shlex
 import tomllib
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
+from typing import get_args
 
+import jsonschema
+import msgspec
 import pytest
 
-from pytest_llmperf import profile, verdict
-from pytest_llmperf.declaration import MARKERS
+import pytest_llmperf
+from pytest_llmperf import options, plugin, profile, proof, record, verdict
+from pytest_llmperf.declaration import MARKERS, Plan
 from pytest_llmperf.denominator import BUILT_IN
+from pytest_llmperf.evidence import read, schema_text
+from pytest_llmperf.history.__main__ import main as history
+from pytest_llmperf.run import Run
+from pytest_llmperf.settings import Mode
 
 REPOSITORY = Path(__file__).parent.parent
 PAGES = [
@@ -24,6 +35,9 @@ PAGES = [
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
 CI = (REPOSITORY / ".ci" / "run").read_text(encoding="utf-8")
 FAULTS = REPOSITORY / "perf_suites" / "faults"
+GATE_IN_CI = REPOSITORY / "docs" / "how-to" / "gate-in-ci.md"
+OWN_SUITE = REPOSITORY / "docs" / "how-to" / "your-own-suite.md"
+COMMAND = re.compile(r"python -m (pytest_llmperf[\w.]*)(.*?)(?:`|$)", re.MULTILINE)
 
 
 def environments() -> set[str]:
@@ -114,7 +128,13 @@ def test_the_table_of_denominators_is_the_code_s() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [README, (REPOSITORY / "docs/concepts/verdicts.md").read_text(encoding="utf-8")]
+    "text",
+    [
+        README,
+        (REPOSITORY / "docs/concepts/verdicts.md").read_text(encoding="utf-8"),
+        GATE_IN_CI.read_text(encoding="utf-8"),
+    ],
+    ids=["README", "verdicts", "gate-in-ci"],
 )
 def test_the_exit_codes_are_the_code_s(text: str) -> None:
     listed = re.findall(r"^\| (\d+) \| (.+) \|$", text, re.MULTILINE)
@@ -161,3 +181,132 @@ def test_every_suite_is_listed_with_its_question() -> None:
     }
     listed = dict(re.findall(r"^\| `(test_\w+\.py)` \| (.+?) \|", text, re.MULTILINE))
     assert listed == questions
+
+
+def first_cells(page: Path, heading: str) -> list[str]:
+    """The words in code that begin the rows under a heading."""
+    text = page.read_text(encoding="utf-8").split(f"\n{heading}\n", 1)[1]
+    return re.findall(
+        r"^\| `(\w+)[^|]*\|", re.split(r"^#+ ", text, flags=re.MULTILINE)[0], re.MULTILINE
+    )
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
+def test_every_option_that_is_named_exists(page: Path) -> None:
+    named = set(re.findall(r"--llmperf-[a-z]+", page.read_text(encoding="utf-8")))
+    parser = pytest.Parser(_ispytest=True)
+    options.add(parser)
+    known = {name for group in parser._groups for each in group.options for name in each.names()}
+    assert named - known == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
+def test_every_module_that_is_called_exists(page: Path) -> None:
+    called = {module for module, _ in COMMAND.findall(page.read_text(encoding="utf-8"))}
+    assert {module for module in called if find_spec(module) is None} == set()
+
+
+def test_every_command_of_a_history_is_understood(tmp_path: Path) -> None:
+    calls = COMMAND.findall(GATE_IN_CI.read_text(encoding="utf-8"))
+    assert len(calls) > 4
+    for _, arguments in calls:  # argparse leaves with SystemExit where it does not understand
+        assert history(["--history", str(tmp_path), *shlex.split(arguments)], str) in (0, 1)
+
+
+def test_the_modes_are_the_code_s() -> None:
+    assert tuple(first_cells(GATE_IN_CI, "## Modes")) == get_args(Mode)
+
+
+def test_the_script_s_variables_are_those_it_reads() -> None:
+    script = (REPOSITORY / ".ci" / "gate").read_text(encoding="utf-8")
+    named = first_cells(GATE_IN_CI, "## The script")
+    assert set(named) == set(re.findall(r"LLMPERF_[A-Z_]+", script))
+
+
+def test_the_figures_of_the_statistics_are_those_of_the_calibration() -> None:
+    page = (REPOSITORY / "docs" / "concepts" / "statistics.md").read_text(encoding="utf-8")
+    made = (REPOSITORY / "docs" / "calibration" / "README.md").read_text(encoding="utf-8")
+    base = "".join(
+        part for part in re.split(r"^###? ", made, flags=re.MULTILINE) if part[:5] == "base\n"
+    )
+    quoted = [
+        line.removeprefix("> ")
+        for part in re.findall(r"<!-- calibrated:.*?-->(.*?)<!-- /calibrated", page, re.DOTALL)
+        for line in part.strip().splitlines()
+        if line
+    ]
+    assert len(quoted) > 15
+    assert [line for line in quoted if line not in base.splitlines()] == []
+
+
+def test_the_table_of_markers_is_the_code_s() -> None:
+    shared = {field.name for field in msgspec.structs.fields(Plan)}
+    rows = ["| marker | must say | may say | what it declares |", "|---|---|---|---|"]
+    for name, kind in MARKERS.items():
+        own = [each for each in msgspec.structs.fields(kind) if each.name not in shared]
+        must = ", ".join(f"`{each.name}`" for each in own if each.required)
+        may = ", ".join(f"`{each.name}={each.default!r}`" for each in own if not each.required)
+        rows.append(f"| `{name}` | {must} | {may} | {(kind.__doc__ or '').strip()} |")
+    page = OWN_SUITE.read_text(encoding="utf-8")
+    assert between(page, "markers:", "/markers").strip().splitlines() == rows
+
+
+def test_the_table_of_a_plan_s_keywords_is_the_code_s() -> None:
+    listed = re.findall(
+        r"^\| `(\w+)` \| `(.+?)` \|",
+        between(OWN_SUITE.read_text(encoding="utf-8"), "plan:", "/plan"),
+        re.MULTILINE,
+    )
+    fields = msgspec.structs.fields(Plan)
+    assert listed == [(each.name, repr(each.default)) for each in fields]
+
+
+def test_the_fixtures_and_assertions_are_the_code_s() -> None:
+    inner = {"llmperf_round", "llmperf_session"}
+    assert set(first_cells(OWN_SUITE, "## Fixtures")) == set(plugin.__all__) - inner
+    asserted = {name for name in pytest_llmperf.__all__ if name.startswith("assert_")}
+    assert set(first_cells(OWN_SUITE, "## Assertions")) == asserted
+
+
+def test_the_table_of_records_is_the_code_s() -> None:
+    tags = {kind.__struct_config__.tag for kind in get_args(record.Record)}
+    assert set(first_cells(OWN_SUITE, "## Evidence")) == tags
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
+def test_every_profile_that_is_shown_can_be_read(page: Path, tmp_path: Path) -> None:
+    for number, block in enumerate(code_blocks(page, "toml")):
+        shown = tmp_path / f"shown{number}.toml"
+        shown.write_text(block, encoding="utf-8")
+        assert profile.load(shown).name == shown.stem
+
+
+@pytest.fixture
+def made_elsewhere(tmp_path: Path) -> Path:
+    (lines,) = code_blocks(OWN_SUITE, "jsonl")
+    (tmp_path / "evidence.jsonl").write_text(lines, encoding="utf-8")
+    return tmp_path
+
+
+def test_evidence_made_elsewhere_follows_the_schema(made_elsewhere: Path) -> None:
+    validator = jsonschema.Draft202012Validator(msgspec.json.decode(schema_text()))
+    for line in (made_elsewhere / "evidence.jsonl").read_text(encoding="utf-8").splitlines():
+        validator.validate(msgspec.json.decode(line))
+
+
+def test_evidence_made_elsewhere_is_read_and_proves_what_it_declares(made_elsewhere: Path) -> None:
+    (arm,) = read(made_elsewhere).measured("m1")
+    assert proof.contradictions(arm) == ()
+    assert Run([arm]).values == ((0.182, 0.179),)
+
+
+def test_the_example_judges_it_as_the_page_says(
+    made_elsewhere: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    example = next(each for each in code_blocks(OWN_SUITE, "python") if "evidence.jsonl" in each)
+    (made_elsewhere / "example.py").write_text(example, encoding="utf-8")
+    monkeypatch.chdir(made_elsewhere)
+    runpy.run_path("example.py")
+    said = capsys.readouterr().out
+    assert said.startswith("2 of 2 turns cold")
+    assert said.endswith("INCONCLUSIVE\n")
