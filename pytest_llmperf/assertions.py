@@ -17,7 +17,7 @@ from pytest_llmperf.errors import InvalidMeasurement, LlmperfError, Regression, 
 from pytest_llmperf.gate import Gate
 from pytest_llmperf.report import Row
 from pytest_llmperf.run import Pair, Run
-from pytest_llmperf.sample import every_denominator
+from pytest_llmperf.sample import Counted, every_denominator
 from pytest_llmperf.units import counted, quantile_name, quantity
 from pytest_llmperf.verdict import Verdict, claim_text, failure_parts, judge, undecided, unjudged
 
@@ -276,10 +276,18 @@ def _error(kind: type[LlmperfError], row: Row) -> LlmperfError:
 def _numbers_beside(run: Run) -> tuple[tuple[str, str], ...]:
     """The same turns under every other denominator that they can be counted by."""
     return tuple(
-        (each.label, quantity(each.median, each.unit))
+        (_labelled(each), quantity(each.median, each.unit))
         for each in every_denominator(run.turns, run.measured.arm.declared.draft_tokens)
         if (each.clock, each.unit) != (run.denominator.clock, run.denominator.unit_text)
     )
+
+
+def _labelled(counted_so: Counted) -> str:
+    """What a number is, with how many turns can be counted so where it is not all of them."""
+    if not counted_so.undefined:
+        return counted_so.label
+    turns = counted_so.n + counted_so.undefined
+    return f"{counted_so.label}, of {counted_so.n} of {counted(turns, 'turn')}"
 
 
 def _ratios_beside(pair: Pair) -> tuple[tuple[str, str], ...]:
