@@ -141,13 +141,19 @@ def settings(config: pytest.Config) -> Settings:
         mode=config.getoption("--llmperf-mode"),
         rounds=config.stash[ROUNDS],
         pairs=config.getoption("--llmperf-pairs"),
-        history=config.getoption("--llmperf-history") or config.rootpath / ".llmperf-history",
+        history=history(config),
         record=config.getoption("--llmperf-record"),
         summary=config.getoption("--llmperf-summary"),
         against=config.getoption("--llmperf-against"),
         strict=config.getoption("--llmperf-strict"),
         seed=secrets.randbelow(2**31) if seed is None else seed,
     )
+
+
+def history(config: pytest.Config) -> Path:
+    """Where past sessions are."""
+    stated: Path | None = config.getoption("--llmperf-history")
+    return stated or config.rootpath / ".llmperf-history"
 
 
 def rounds(config: pytest.Config) -> int:

@@ -6,6 +6,7 @@ Nothing here imports scipy, httpx or vllm: a test run that does not use this plu
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Generator, Iterable
 from typing import Any
@@ -73,6 +74,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         count = f"{len(problems)} wrong declaration{'s' if len(problems) > 1 else ''}"
         raise pytest.UsageError("\n".join([f"llmperf: {count}; nothing was booted.", *problems]))
     if config.getoption("--llmperf-mode") != "quick" and not config.getoption("--llmperf-replay"):
+        _check_roll(config, items)
         items += _confirmations(items)
 
 
@@ -137,7 +139,7 @@ def pytest_runtest_makereport(
 
         outcome.decide(item.stash[GATE], report, call.excinfo)
         if report.when == "call":
-            item.user_properties.append(("llmperf", item.stash[GATE].summary()))
+            item.user_properties.append(("llmperf", json.dumps(item.stash[GATE].summary())))
             report.user_properties = list(item.user_properties)
     if report.failed and not hasattr(report, "llmperf"):
         item.config.stash[ORDINARY] += 1
@@ -278,6 +280,21 @@ def _declare(item: pytest.Item) -> Iterable[str]:
 
             benchmark_view.prepare(item, key)
     return [f"{item.nodeid}: {problem}" for problem in problems]
+
+
+def _check_roll(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A gate that history knows of a collected file must still be there, or be retired."""
+    root = options.history(config)
+    gates = [item.stash[GATE].node_id for item in items if GATE in item.stash]
+    if not gates or not root.is_dir():
+        return
+    from pytest_llmperf.history import History  # noqa: PLC0415 - only in gate mode
+
+    try:
+        with History(root) as past:
+            past.check_roll({gate.partition("::")[0] for gate in gates}, set(gates))
+    except LlmperfError as error:
+        raise pytest.UsageError(f"llmperf: {error}") from None
 
 
 def _confirmations(items: list[pytest.Item]) -> list[pytest.Item]:

@@ -18,6 +18,7 @@ from pytest_llmperf.bench import Side
 from pytest_llmperf.denominator import Denominator
 from pytest_llmperf.evidence import Measured
 from pytest_llmperf.history import History, Rules
+from pytest_llmperf.history.past import ENTERED
 from pytest_llmperf.identity import denominator_id, differences, place_of, subject_of
 from pytest_llmperf.plan import CANDIDATE, REFERENCE
 from pytest_llmperf.run import Origin, Run
@@ -72,13 +73,18 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     source: str
 
 
-def stored_configuration(root: Path) -> Configuration | None:
-    """Give the configuration of the newest session in the history that kept one."""
+def stored_configuration(root: Path, gate: str) -> Configuration | None:
+    """Give the configuration of a gate's newest past session that counts and kept one.
+
+    A session that was red and that nobody accepted is no reference.
+    """
     with History(root) as history:
-        newest = [
-            each for gate in history.gates() for each in history.everything(gate) if each.replicated
-        ]
-        for each in sorted(newest, key=lambda past: past.started, reverse=True):
+        counting = (
+            each
+            for each in history.everything(gate)
+            if each.replicated and each.standing.state in ENTERED
+        )
+        for each in sorted(counting, key=lambda past: past.started, reverse=True):
             (session,) = history.evidence(each.session_id).sessions
             if session.configuration is not None:
                 found = msgspec.convert(session.configuration, profile.Profile)

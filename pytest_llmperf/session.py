@@ -82,9 +82,9 @@ class LiveSession:
         self._tell = tell
         self._clients: dict[str, Client] = {}
         self._round = 0
-        self.session_id = settings.evidence.name
+        self.session_id = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
         self.pending: list[suspects.Pending] = []
-        first = _first_line(settings, self.profile)
+        first = _first_line(settings, self.session_id, self.profile)
         self._writer = EvidenceWriter(settings.evidence, first)
         self._evidence = Evidence([first])
         self._pool = EnginePool(
@@ -175,7 +175,7 @@ class LiveSession:
 
     def against_the_past(self, run: Run, gate: Gate, p: float) -> Row:
         """Hold a run against history, or against a reference on fresh boots later on."""
-        other = self._reference()
+        other = self._reference(gate.node_id)
         if self._settings.mode == "quick":
             past = past_of(self._settings.history, run, gate.node_id, p, self.session_id)
             return suspects.quick_row(run, gate, p, past)
@@ -227,13 +227,13 @@ class LiveSession:
                 waiting, alpha=levels.alpha, beta=levels.beta, all_of=most, tell=self._tell
             )
 
-    def _reference(self) -> Configuration | None:
+    def _reference(self, gate: str) -> Configuration | None:
         if self._settings.mode == "aa":
             return Configuration(profile=self.profile, source="the same profile")
         if self._settings.against is not None:
             name = self._settings.against
             return Configuration(profile=profile.load(name), source=f"profile {name}")
-        return stored_configuration(self._settings.history)
+        return stored_configuration(self._settings.history, gate)
 
     def _measure(
         self,
@@ -469,9 +469,11 @@ def _check_denominator(node_id: str, measured: Measured, side: Side) -> None:
         )
 
 
-def _first_line(settings: Settings, configuration: profile.Profile) -> record.Session:
+def _first_line(
+    settings: Settings, session_id: str, configuration: profile.Profile
+) -> record.Session:
     return record.Session(
-        session_id=settings.evidence.name,
+        session_id=session_id,
         started_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
         plugin_version=version("pytest-llmperf"),
         command=tuple(sys.argv),

@@ -119,10 +119,10 @@ def screened_row(run: Run, gate: Gate, p: float, past: Past) -> tuple[Row, float
     found = screen(slowness(run, p), past.sessions, detect=levels.detect, beta=levels.beta)
     if found.word == "PASS":
         verdict = judge(_screening(found), (), claim=claim, scope=_SCOPE, unit="x")
-        return _gate_row(run, gate, verdict, found.ratio), None
+        return _gate_row(run, gate, verdict, found.ratio, past), None
     reason = _not_passed(found, past)
     verdict = undecided(reason, "fresh boots of candidate and reference", claim=claim, scope=_SCOPE)
-    return _gate_row(run, gate, verdict, found.ratio), found.weight
+    return _gate_row(run, gate, verdict, found.ratio, past), found.weight
 
 
 def unconfirmed(row: Row, why: str) -> Row:
@@ -163,14 +163,18 @@ class _Recorded:
         return self._fresh[pair]
 
 
-def _gate_row(run: Run, gate: Gate, verdict: Verdict, estimate: float | None) -> Row:
+def _gate_row(
+    run: Run, gate: Gate, verdict: Verdict, estimate: float | None, past: Past | None = None
+) -> Row:
+    apart = past.subject if past is not None else ()
+    differs = (f"Since the last session: {'; '.join(apart)}.",) if apart else ()
     return Row(
         gate=gate.node_id.rpartition("/")[2],
         verdict=msgspec.structs.replace(verdict, unit="x"),
         denominator=run.denominator,
         estimate=None if run.contradictions else estimate,
         evidence=run.evidence,
-        findings=run.findings,
+        findings=(*run.findings, *differs),
     )
 
 

@@ -63,3 +63,14 @@ class TestInGateMode:
         assert (outcomes["recorded"], outcomes["unsuspected"]) == (2, 1)
         assert outcomes.keys() & {"passed", "inconclusive"}
         result.stdout.fnmatch_lines(["*this build*"])
+
+
+def test_a_gate_that_history_knows_and_that_is_gone_is_an_error(
+    suite: pytest.Pytester, profiled: Run, rebooted: None
+) -> None:
+    _record(profiled, 1)
+    (found,) = suite.path.glob("test_a_gate*.py")
+    found.write_text(found.read_text().replace("def test_turn", "def test_renamed"))
+    result = profiled("--llmperf-mode=gate")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*::test_turn*", "*retire*"])
