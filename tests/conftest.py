@@ -1,8 +1,14 @@
-"""What all tests share: a machine under load makes no test fail."""
+"""What all tests share: a machine under load, or a run in the background, makes no test fail."""
 
 from __future__ import annotations
+
+import signal
 
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell starts jobs in the background deaf to Ctrl-C, and what they start inherits it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
