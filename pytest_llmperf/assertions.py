@@ -7,7 +7,7 @@ same: they return verdicts, and raise ``Regression`` or ``InvalidMeasurement``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import exp, log
+from math import exp, inf, log
 from statistics import fmean
 
 from pytest_llmperf import assumption
@@ -46,6 +46,7 @@ def assert_latency(
     :raises InvalidMeasurement: the run did not measure what it declares.
     :raises UsageError: no limit is given, or the denominator counts tokens per second.
     """
+    _wants_run(run, Run)
     limits = {0.5: p50_s, 0.9: p90_s, 0.95: p95_s, 0.99: p99_s}
     _wants_unit(run.denominator, "request", "assert_throughput")
     return _against(run, {p: limit for p, limit in limits.items() if limit is not None}, "at most")
@@ -59,6 +60,7 @@ def assert_throughput(run: Run, *, at_least_tps: float | Budget) -> list[Verdict
     :raises InvalidMeasurement: the run did not measure what it declares.
     :raises UsageError: the denominator counts seconds.
     """
+    _wants_run(run, Run)
     _wants_unit(run.denominator, "output_token", "assert_latency")
     return _against(run, {0.5: at_least_tps}, "at least")
 
@@ -73,6 +75,8 @@ def assert_speedup(pair: Pair, *, at_least: float) -> list[Verdict]:
     :raises Regression: the ratio is below the floor.
     :raises InvalidMeasurement: an arm did not measure what it declares.
     """
+    _wants_run(pair, Pair)
+    _check_limit(at_least)
     if _only_records(pair.candidate.gate):
         return []
     claim = claim_text(f"speed-up of {pair.of.name} by {pair.factor}", "at least", at_least, "x")
@@ -191,9 +195,22 @@ def _against(
             f"It was given a run of {run.denominator.name} and nothing to hold it against.",
             "Give a limit, as p50_s=0.25 or p50_s=budget('cached_turn.p50').",
         )
+    for limit in limits.values():
+        _check_limit(limit)
     if _only_records(run.gate):
         return []
     return _conclude(run.gate, [_row(run, p, limit, relation) for p, limit in limits.items()])
+
+
+def _check_limit(limit: object) -> None:
+    is_number = isinstance(limit, int | float) and not isinstance(limit, bool)
+    if isinstance(limit, Budget) or (is_number and 0 < limit < inf):  # type: ignore[operator]
+        return
+    raise UsageError(
+        f"{limit!r} is no limit.",
+        "A limit is a finite number above 0, or budget(name).",
+        "Give seconds for a latency, tokens per second for a throughput.",
+    )
 
 
 def _row(run: Run, p: float, limit: float | Budget, relation: assumption.Relation) -> Row:
@@ -308,12 +325,22 @@ _OTHER_RATIOS: dict[Denominator, str] = {
 """The clocks whose ratios stand beside a gate's own."""
 
 
+def _wants_run(given: object, kind: type) -> None:
+    if not isinstance(given, kind):
+        raise UsageError(
+            f"{given!r} is not what this assertion judges.",
+            f"It is a {type(given).__name__}, not a {kind.__name__}.",
+            "Give what llmperf(...) handed back, or llmperf.compare(...) for a speed-up.",
+        )
+
+
 def _wants_unit(denominator: Denominator, unit: str, other: str) -> None:
     if denominator.unit != unit:
+        counted_so = "single_stream" if unit == "request" else "decode_throughput"
         raise UsageError(
             f"This assertion does not fit the denominator {denominator.name}.",
             f"It counts {denominator.words}: {denominator.formula}.",
-            f"Use {other}, or count the run otherwise: run.under('single_stream').",
+            f"Use {other}, or count the run otherwise: run.under({counted_so!r}).",
         )
 
 

@@ -133,6 +133,7 @@ class Bench:
                 "Record this gate again.",
             )
         levels = self._stated(self._source.levels)
+        notes = _other_workload(measured, workload)
         origins = (
             Origin(
                 source=self._source,
@@ -144,7 +145,7 @@ class Bench:
             for side in sides
         )
         made = [
-            Run(boots, levels=levels, gate=self._gate, origin=origin)
+            Run(boots, levels=levels, gate=self._gate, origin=origin, notes=notes)
             for boots, origin in zip(measured, origins, strict=True)
         ]
         self.runs += made
@@ -158,6 +159,14 @@ class Bench:
             tolerance=plan.tolerance or levels.tolerance,
             detect=plan.detect or levels.detect,
         )
+
+
+def _other_workload(measured: Sequence[Sequence[Measured]], workload: Workload) -> tuple[str, ...]:
+    """Say where recorded evidence is of other prompts than the test would send now."""
+    recorded = {boot.measurement.workload_digest for boots in measured for boot in boots}
+    if recorded <= {workload.digest}:
+        return ()
+    return ("The evidence was recorded with another workload than this test has now.",)
 
 
 def _arms(

@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from pytest_llmperf.errors import LlmperfError
+from pytest_llmperf.errors import LlmperfError, UsageError
 from pytest_llmperf.keys import ROUNDS
 from pytest_llmperf.settings import Settings, attachments, default_profile
+
+_FEWEST_PAIRS = 3
 
 
 def add(parser: pytest.Parser) -> None:
@@ -130,6 +132,7 @@ def settings(config: pytest.Config) -> Settings:
 
     :raises UsageError: an address that is none, or an engine attached twice.
     """
+    _check_together(config)
     chosen = _chosen_profile(config)
     seed = config.getoption("--llmperf-seed")
     return Settings(
@@ -137,7 +140,7 @@ def settings(config: pytest.Config) -> Settings:
         profile_was_chosen=bool(chosen),
         attach=attachments(config.getoption("--llmperf-attach")),
         replay=config.getoption("--llmperf-replay"),
-        evidence=config.getoption("--llmperf-evidence") or _new_folder(config.rootpath),
+        evidence=config.getoption("--llmperf-evidence") or _new_folder(_root(config)),
         mode=config.getoption("--llmperf-mode"),
         rounds=config.stash[ROUNDS],
         pairs=config.getoption("--llmperf-pairs"),
@@ -150,10 +153,44 @@ def settings(config: pytest.Config) -> Settings:
     )
 
 
+def _root(config: pytest.Config) -> Path:
+    """Where a run leaves things: pytest's root where a file says it, else where it was started.
+
+    Without such a file pytest guesses the root from all arguments, an option's value among them.
+    """
+    return config.rootpath if config.inipath is not None else config.invocation_params.dir
+
+
+def _check_together(config: pytest.Config) -> None:
+    """Refuse what could only fail after the run.
+
+    :raises UsageError: options that exclude each other, or a summary that cannot be written.
+    """
+    if config.getoption("--llmperf-replay") and config.getoption("--llmperf-record"):
+        raise UsageError(
+            "--llmperf-record was given with --llmperf-replay.",
+            "A replay measures nothing that could join the history.",
+            "Record while measuring, or run python -m pytest_llmperf.history add FOLDER.",
+        )
+    summary: Path | None = config.getoption("--llmperf-summary")
+    if summary is not None and not summary.absolute().parent.is_dir():
+        raise UsageError(
+            f"--llmperf-summary={summary} cannot be written.",
+            f"There is no folder {summary.absolute().parent}.",
+            "Make the folder first, or name another file.",
+        )
+    if config.getoption("--llmperf-pairs") < _FEWEST_PAIRS:
+        raise UsageError(
+            f"--llmperf-pairs={config.getoption('--llmperf-pairs')} decides nothing.",
+            f"The first look at fresh boots is after {_FEWEST_PAIRS} pairs.",
+            f"Give {_FEWEST_PAIRS} or more.",
+        )
+
+
 def history(config: pytest.Config) -> Path:
     """Where past sessions are."""
     stated: Path | None = config.getoption("--llmperf-history")
-    return stated or config.rootpath / ".llmperf-history"
+    return stated or _root(config) / ".llmperf-history"
 
 
 def rounds(config: pytest.Config) -> int:

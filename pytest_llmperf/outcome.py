@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -131,10 +132,17 @@ def show(
     )
     reporter.write_line(text)
     if settings.summary is not None:
-        with settings.summary.open("a", encoding="utf-8") as file:
-            file.write(markdown(rows, status) + "\n")
+        _summarise(reporter, settings.summary, markdown(rows, status))
     if settings.replay is None:
         reporter.write_line(f"evidence: {os.path.relpath(settings.evidence)}")
+
+
+def _summarise(reporter: pytest.TerminalReporter, path: Path, text: str) -> None:
+    try:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(text + "\n")
+    except OSError as error:
+        reporter.write_line(f"llmperf: the summary {path} was not written: {error}")
 
 
 def show_plan(

@@ -244,7 +244,11 @@ def _record(config: pytest.Config) -> None:
     from pytest_llmperf.reference import record_in  # noqa: PLC0415 - only where it is asked
 
     words = {gate.node_id: gate.word for gate in config.stash[GATES] if gate.was_run}
-    config.stash[LINES] = record_in(settings.history, settings.evidence, words)
+    try:
+        config.stash[LINES] = record_in(settings.history, settings.evidence, words)
+    except LlmperfError as error:  # the verdicts stand, and the run is not a success
+        config.stash[LINES] = (f"history: this session could not join it. {error}",)
+        config.stash[ORDINARY] += 1
 
 
 def _uses(item: pytest.Item) -> bool:

@@ -62,6 +62,7 @@ class Run:
         levels: Levels | None = None,
         gate: Gate | None = None,
         origin: Origin | None = None,
+        notes: Sequence[str] = (),
     ) -> None:
         if not boots:
             raise UsageError(
@@ -74,6 +75,7 @@ class Run:
         self.levels = levels or Levels()
         self.gate = gate
         self.origin = origin
+        self.notes = tuple(notes)
 
     @property
     def measured(self) -> Measured:
@@ -109,6 +111,7 @@ class Run:
             levels=self.levels,
             gate=self.gate,
             origin=self.origin,
+            notes=self.notes,
         )
 
     @cached_property
@@ -132,7 +135,7 @@ class Run:
     def findings(self) -> tuple[str, ...]:
         """What a reader should know that does not make the run invalid."""
         found = (each for boot in self.boots for each in proof.findings(boot, self.denominator))
-        return tuple(dict.fromkeys(each.text for each in found))
+        return tuple(dict.fromkeys([*self.notes, *(each.text for each in found)]))
 
 
 class Pair:

@@ -365,7 +365,7 @@ class RecordedSession:
         self,
         node_id: str,
         call: int,
-        declaration: Declaration,  # noqa: ARG002 - what was declared then stands in the evidence
+        declaration: Declaration,
         sides: Sequence[Side],
         workload: Workload,  # noqa: ARG002 - likewise
     ) -> Sequence[Sequence[Measured]]:
@@ -384,7 +384,8 @@ class RecordedSession:
         for boots, side in zip(found, sides, strict=False):
             for boot in boots:
                 _check_denominator(node_id, boot, side)
-        return found
+                _check_turns(node_id, boot, declaration)
+        return [[_as_declared(boot, declaration) for boot in boots] for boots in found]
 
     def against_the_past(self, run: Run, gate: Gate, p: float) -> Row:
         """Hold a recorded run against history, or against its recorded confirmation."""
@@ -467,6 +468,26 @@ def _check_denominator(node_id: str, measured: Measured, side: Side) -> None:
             "; ".join(differences) + " (declared now against recorded).",
             "Compare numbers of one denominator only: restore the marker, or record again.",
         )
+
+
+def _check_turns(node_id: str, measured: Measured, declaration: Declaration) -> None:
+    recorded, declared = measured.measurement.turns, _whole_blocks(declaration)
+    if recorded < declared:
+        raise EvidenceError(
+            f"{node_id} declares {declared} turns; {recorded} were planned when it was recorded.",
+            "A verdict on fewer turns is not the one that is declared now.",
+            "Restore the marker, or record again.",
+        )
+
+
+def _as_declared(measured: Measured, declaration: Declaration) -> Measured:
+    """What was recorded, to be proven by what is declared now."""
+    start = msgspec.structs.replace(
+        measured.measurement,
+        min_acceptance=declaration.plan.min_acceptance,
+        min_cached_share=declaration.min_cached_share,
+    )
+    return msgspec.structs.replace(measured, measurement=start)
 
 
 def _first_line(

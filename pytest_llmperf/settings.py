@@ -59,6 +59,8 @@ def attachments(values: Sequence[str]) -> dict[str, str]:
         name, equals, url = value.partition("=")
         if not equals or "/" in name:
             name, url = FIRST_ENGINE, value
+        if not name:
+            _address(value, "")
         if name in found:
             raise UsageError(
                 f"--llmperf-attach names {name} twice: {found[name]} and {url}.",

@@ -667,7 +667,10 @@ def _record_some(folder: Path, names: list[str], barrier: Barrier) -> None:
 
 
 class TestTwoAtOnce:
-    def test_two_processes_record_and_decide_without_losing_anything(self, runs: Runs) -> None:
+    def test_two_processes_record_and_decide_without_losing_anything(
+        self, runs: Runs, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.syspath_prepend(Path(__file__).parents[2])  # spawned processes import this file
         names = [f"s{number}" for number in range(6)]
         for number, name in enumerate(names):
             runs.write(name, day=number)

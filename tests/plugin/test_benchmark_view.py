@@ -18,6 +18,12 @@ def test_turn(llmperf, gemma, talks, benchmark):
 """
 
 
+@pytest.fixture(autouse=True)
+def _no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let pytest-benchmark time, also where these tests themselves run in a worker."""
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+
+
 def test_turns_stand_in_its_table_as_rounds_of_seconds(
     suite: pytest.Pytester, attached: Run
 ) -> None:

@@ -223,3 +223,31 @@ class TestReplay:
         result = suite.runpytest_inprocess("--llmperf-replay=.llmperf")
         assert result.ret == 11
         result.stdout.fnmatch_lines(["*There is no recorded measurement number 0 of *"])
+
+    def test_by_a_marker_that_asks_for_more_turns_is_invalid(
+        self, suite: pytest.Pytester, attached: Run
+    ) -> None:
+        suite.makepyfile(_gate("assert_latency(run, p50_s=30)"))
+        attached()
+        suite.makepyfile(_gate("assert_latency(run, p50_s=30)").replace("turns=12", "turns=300"))
+        result = suite.runpytest_inprocess("--llmperf-replay=.llmperf")
+        assert result.ret == 11
+        result.stdout.fnmatch_lines(["*declares 300 turns; 12 were planned*"])
+
+    def test_that_is_to_be_recorded_is_a_usage_error(
+        self, suite: pytest.Pytester, attached: Run
+    ) -> None:
+        suite.makepyfile(_gate("assert_latency(run, p50_s=30)"))
+        attached()
+        result = suite.runpytest_inprocess("--llmperf-replay=.llmperf", "--llmperf-record")
+        assert result.ret == pytest.ExitCode.USAGE_ERROR
+
+
+@pytest.mark.parametrize("limit", ["float('nan')", "-2", "0", "'0.3'", "True", "float('inf')"])
+def test_what_is_no_limit_is_refused_and_the_gate_invalid(
+    suite: pytest.Pytester, attached: Run, limit: str
+) -> None:
+    suite.makepyfile(_gate(f"assert_latency(run, p50_s={limit})"))
+    result = attached()
+    assert result.ret == 11
+    result.stdout.fnmatch_lines(["*is no limit.*"])
