@@ -26,7 +26,8 @@ ENGINE_FIXTURES = {"gemma": True, "gemma_autoregressive": False}
 def llmperf_session(request: pytest.FixtureRequest) -> Iterator[Session]:
     """The run's session: made when the first test asks, closed with the last one."""
     from pytest_llmperf.progress import Teller  # noqa: PLC0415 - loaded when a test asks
-    from pytest_llmperf.session import LiveSession, RecordedSession  # noqa: PLC0415 - likewise
+    from pytest_llmperf.recorded import RecordedSession  # noqa: PLC0415 - likewise
+    from pytest_llmperf.session import LiveSession  # noqa: PLC0415 - likewise
 
     config = request.config
     settings = config.stash[SETTINGS]

@@ -151,11 +151,7 @@ def show_plan(
     """Print how much each selected gate has to measure, by its own history."""
     from pytest_llmperf import planning  # noqa: PLC0415 - only in plan mode
 
-    found = profile.load(settings.profile)
-    stated = found.statistics
-    levels = Levels(
-        alpha=stated.alpha, beta=stated.beta, tolerance=stated.tolerance, detect=stated.detect
-    )
+    levels = Levels.of(profile.load(settings.profile))
     detects = {gate: each.plan.detect for gate, each in declared.items() if each.plan.detect}
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None:

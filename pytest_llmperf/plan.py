@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from pytest_llmperf.declaration import Declaration
 from pytest_llmperf.denominator import Prefix
 from pytest_llmperf.planned import PlannedRequest
 from pytest_llmperf.record import Role
@@ -45,6 +46,12 @@ def steps(
     planner = _Planner(workload, prefixes, seed)
     planned = list(planner.blocks("warmup", warmup, first=0))
     return planned + list(planner.blocks("turn", turns, first=warmup))
+
+
+def whole_blocks(declaration: Declaration) -> int:
+    """Turns for each arm: whole blocks where two arms are compared."""
+    turns = declaration.plan.turns
+    return turns if declaration.factor is None else turns + turns % BLOCK
 
 
 class _Planner:

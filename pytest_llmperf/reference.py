@@ -27,7 +27,8 @@ from pytest_llmperf.units import quantile_name
 from pytest_llmperf.verdict import Word
 
 if TYPE_CHECKING:
-    from pytest_llmperf.session import EngineLease, LiveSession
+    from pytest_llmperf.lease import EngineLease
+    from pytest_llmperf.session import LiveSession
 
 FIRST_FRESH_ROUND = 1000
 """Rounds of confirmations are numbered from here, apart from those of the tests."""

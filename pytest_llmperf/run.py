@@ -19,6 +19,7 @@ from pytest_llmperf.denominator import BUILT_IN, Denominator
 from pytest_llmperf.errors import UsageError
 from pytest_llmperf.evidence import Measured
 from pytest_llmperf.gate import Gate
+from pytest_llmperf.profile import Profile
 from pytest_llmperf.proof import Contradiction
 from pytest_llmperf.workload import Workload
 
@@ -34,6 +35,14 @@ class Levels(msgspec.Struct, frozen=True, kw_only=True):
     """A relative slow-down that is no regression."""
     detect: float = 0.10
     """A relative slow-down that a PASS must exclude."""
+
+    @classmethod
+    def of(cls, profile: Profile) -> Levels:
+        """A profile's levels."""
+        stated = profile.statistics
+        return cls(
+            alpha=stated.alpha, beta=stated.beta, tolerance=stated.tolerance, detect=stated.detect
+        )
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):

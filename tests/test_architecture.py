@@ -26,7 +26,7 @@ LINES = (
     "gate run",
     "identity attribution benchmark_files history",
     "suspects bench reference planning benchmark_view",
-    "assertions measure session",
+    "assertions measure lease recorded pending session",
     "keys progress options fixtures outcome confirmation plugin",
     "__init__ testing calibrate",
 )
