@@ -11,11 +11,12 @@ from typing import Protocol
 import msgspec
 
 from pytest_llmperf import record
-from pytest_llmperf.declaration import Declaration, Factor
+from pytest_llmperf.declaration import Declaration
 from pytest_llmperf.denominator import Denominator
 from pytest_llmperf.errors import EvidenceError, UsageError
 from pytest_llmperf.evidence import Measured
 from pytest_llmperf.gate import Gate
+from pytest_llmperf.markers import Factor
 from pytest_llmperf.plan import CANDIDATE, REFERENCE
 from pytest_llmperf.run import Levels, Origin, Pair, Run
 from pytest_llmperf.workload import Conversations, Prompts, Workload

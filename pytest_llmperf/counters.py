@@ -65,7 +65,7 @@ def parse(
     *,
     measurement_id: str,
     boot_id: str,
-    when: Literal["before", "after"],
+    when: Literal["before", "during", "after"],
     at_ns: int,
     model: str | None = None,
 ) -> Counters:

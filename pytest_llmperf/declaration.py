@@ -1,6 +1,6 @@
 """What a test's markers declare, as frozen records, checked before anything costs.
 
-The marker's keywords are the record's fields. Reading markers off pytest's items is in ``plugin``;
+Each marker by itself is in ``markers``. Reading markers off pytest's items is in ``plugin``;
 turning a plan into requests is in ``plan``.
 """
 
@@ -8,93 +8,22 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import msgspec
-from msgspec import Meta
 
-from pytest_llmperf.denominator import BUILT_IN, Clock, Denominator, Prefix, Unit
-
-Turns = Annotated[int, Meta(ge=1, le=100_000)]
-Share = Annotated[float, Meta(gt=0, le=1)]
-Change = Annotated[float, Meta(gt=0, lt=10)]
-Factor = Literal["prefix", "speculation", "profile"]
-
-FACTORS: dict[Factor, str] = {
-    "prefix": "a cached prefix against a cold one, on one engine",
-    "speculation": "with the drafter against without, on two engines",
-    "profile": "one configuration against another, on two engines",
-}
-"""The one thing in which the arms of a speed-up may differ, in words."""
-
-
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What every denominator marker may say: how much is measured, and what must be seen."""
-
-    turns: Turns = 30
-    """Requests measured for each arm, warm-up excluded."""
-    warmup: Annotated[int, Meta(ge=0, le=1000)] = 2
-    """Requests sent and recorded before, for each arm, and not used."""
-    tolerance: Change | None = None
-    """A slow-down up to this share is no regression; ``None``: the profile's."""
-    detect: Change | None = None
-    """A slow-down of this share must be seen; ``None``: the profile's."""
-    min_acceptance: Share = 0.15
-    """Accepted over drafted tokens below which a declared drafter counts as mismatched."""
-
-
-class SingleStream(Plan, frozen=True, kw_only=True):
-    """Wall-clock latency of one request, as its caller sees it; cold, proven."""
-
-
-class TimeToFirstToken(Plan, frozen=True, kw_only=True):
-    """The wait before anything appears, with the prefix cold or warm as declared."""
-
-    prefix: Prefix = "cold"
-    min_cached_share: Share | None = None
-
-
-class DecodeThroughput(Plan, frozen=True, kw_only=True):
-    """Output tokens per second once decoding, prefill removed."""
-
-    prefix: Prefix = "any"
-    min_cached_share: Share | None = None
-
-
-class CachedTurn(Plan, frozen=True, kw_only=True):
-    """Wall clock of the next turn of a live conversation; warm, proven."""
-
-    streams: Literal[1] = 1
-    min_cached_share: Share | None = None
-
-
-class General(Plan, frozen=True, kw_only=True):
-    """Your own combination of clock, unit of work, cache state and streams."""
-
-    clock: Clock
-    unit: Unit = "request"
-    prefix: Prefix = "any"
-    streams: Literal[1] = 1
-    min_cached_share: Share | None = None
-
-
-class SpeedUp(Plan, frozen=True, kw_only=True):
-    """The ratio of one denominator under two arms that differ in one declared factor."""
-
-    of: Literal["single_stream", "time_to_first_token", "decode_throughput", "cached_turn"]
-    factor: Factor
-    min_cached_share: Share | None = None
-
-
-MARKERS: dict[str, type[Plan]] = {
-    "single_stream": SingleStream,
-    "time_to_first_token": TimeToFirstToken,
-    "decode_throughput": DecodeThroughput,
-    "cached_turn": CachedTurn,
-    "speedup": SpeedUp,
-    "denominator": General,
-}
-"""Every marker of this plugin and the record of its keywords."""
+from pytest_llmperf.denominator import BUILT_IN, Denominator, Prefix
+from pytest_llmperf.markers import (
+    MARKERS,
+    WINDOWS,
+    Burst,
+    Factor,
+    General,
+    Load,
+    Plan,
+    SpeedUp,
+    load_problems,
+)
 
 
 class Declaration(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,6 +34,15 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
     speedup: Denominator | None = None
     """The denominator of the ratio; ``None`` where the test compares nothing."""
     factor: Factor | None = None
+
+    @property
+    def windows(self) -> int | None:
+        """Windows of load into which the turns are divided; ``None``: one turn after another."""
+        if isinstance(self.plan, Burst):
+            return 1
+        if isinstance(self.plan, Load) and self.plan.is_load:
+            return self.plan.windows or WINDOWS
+        return None
 
     @property
     def min_cached_share(self) -> float | None:
@@ -118,7 +56,8 @@ def signature(name: str) -> str:
     fields = msgspec.structs.fields(MARKERS[name])
     ordered = sorted(fields, key=lambda field: not field.required)
     keywords = (
-        field.name if field.required else f"{field.name}={field.default!r}" for field in ordered
+        field.encode_name if field.required else f"{field.encode_name}={field.default!r}"
+        for field in ordered
     )
     return f"{name}({', '.join(keywords)}): {_summary(MARKERS[name])}"
 
@@ -164,17 +103,21 @@ def _record(
     problems = []
     if arguments:
         problems.append(f"{name}{arguments!r}: takes keywords only. Write {signature(name)}")
-    fields = {field.name: field for field in msgspec.structs.fields(kind)}
+    fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
     problems += [_unknown(name, key, fields) for key in keywords if key not in fields]
     problems += [
-        f"{name}: {field.name} is missing. Write {signature(name)}"
-        for field in fields.values()
-        if field.required and field.name not in keywords
+        f"{name}: {key} is missing. Write {signature(name)}"
+        for key, field in fields.items()
+        if field.required and key not in keywords
     ]
     for key, value in keywords.items():
         if key in fields:
             problems += _wrong_value(name, key, value, fields[key].type)
-    return (None, problems) if problems else (kind(**keywords), [])
+    if problems:
+        return None, problems
+    made = kind(**{fields[key].name: value for key, value in keywords.items()})
+    problems = [f"{name}: {found}" for found in load_problems(made)]
+    return (None, problems) if problems else (made, [])
 
 
 def _unknown(name: str, key: str, fields: Mapping[str, Any]) -> str:
@@ -235,18 +178,34 @@ def _together(records: Mapping[str, Plan]) -> tuple[Declaration | None, list[str
 def _compared(denominator: Denominator, plan: Plan, of: Denominator, factor: Factor) -> Declaration:
     if factor == "prefix":
         denominator = msgspec.structs.replace(denominator, prefix="warm")
-    of = msgspec.structs.replace(of, prefix=denominator.prefix)
+    of = msgspec.structs.replace(
+        of,
+        prefix=denominator.prefix,
+        streams=denominator.streams,
+        arrival=denominator.arrival,
+        rate_rps=denominator.rate_rps,
+        ramp_s=denominator.ramp_s,
+    )
     return Declaration(denominator=denominator, plan=plan, speedup=of, factor=factor)
 
 
 def _denominator(name: str, plan: Plan) -> Denominator:
     if isinstance(plan, General):
-        return Denominator(
-            name=name, clock=plan.clock, unit=plan.unit, prefix=plan.prefix, streams=plan.streams
-        )
-    prefix: Prefix | None = getattr(plan, "prefix", None)
-    built_in = BUILT_IN[name]
-    return msgspec.structs.replace(built_in, prefix=prefix) if prefix else built_in
+        found = Denominator(name=name, clock=plan.clock, unit=plan.unit, prefix=plan.prefix)
+    else:
+        prefix: Prefix = getattr(plan, "prefix", BUILT_IN[name].prefix)
+        found = msgspec.structs.replace(BUILT_IN[name], prefix=prefix)
+    if isinstance(plan, Burst):
+        return msgspec.structs.replace(found, streams=plan.turns)
+    if not isinstance(plan, Load):
+        return found
+    return msgspec.structs.replace(
+        found,
+        streams=(plan.streams or 1) if plan.arrival == "closed" else None,
+        arrival=plan.arrival,
+        rate_rps=None if plan.rate_rps is None else float(plan.rate_rps),
+        ramp_s=None if plan.ramp_s is None else float(plan.ramp_s),
+    )
 
 
 def _ratio_problems(ratio: SpeedUp, plan: Plan) -> list[str]:

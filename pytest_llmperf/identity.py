@@ -176,7 +176,8 @@ def confounded(found: Iterable[Difference]) -> bool:
 def denominator_id(denominator: Denominator) -> str:
     """What a number is counted over, with its formula; numbers of two ids are not comparable."""
     each = denominator
-    return f"{each.clock}, {each.unit}, {each.prefix}, {each.streams}: {each.formula}"
+    streams = each.load_words if each.is_load else each.streams
+    return f"{each.clock}, {each.unit}, {each.prefix}, {streams}: {each.formula}"
 
 
 def ratio_id(candidate: Denominator, reference: Denominator, factor: str | None) -> str:
@@ -193,13 +194,15 @@ def digest(facts: Mapping[str, Value]) -> str:
 
 def _denominator_facts(denominator: Denominator) -> dict[str, Value]:
     each = denominator
-    return {
+    facts: dict[str, Value] = {
         "clock": each.clock,
         "unit": each.unit,
         "prefix": each.prefix,
-        "streams": each.streams,
+        "streams": each.streams or NONE,
         "formula": each.formula,
     }
+    # Only where there is a load: the digests of one stream stay what they were.
+    return facts | ({"load": each.load_words} if each.is_load else {})
 
 
 def _stream_interval(engine: record.Engine | None) -> Value:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pytest_llmperf import declaration, options
+from pytest_llmperf import declaration, markers, options
 from pytest_llmperf.errors import LlmperfError
 from pytest_llmperf.fixtures import (
     ENGINE_FIXTURES,
@@ -48,7 +48,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the markers with their keywords."""
-    for name in declaration.MARKERS:
+    for name in markers.MARKERS:
         config.addinivalue_line("markers", declaration.signature(name))
     config.stash[GATES] = []
     config.stash[ORDINARY] = 0
@@ -260,12 +260,12 @@ def _declare(item: pytest.Item) -> Iterable[str]:
     ours = [
         (mark.name, mark.args, mark.kwargs)
         for mark in item.iter_markers()
-        if mark.name in declaration.MARKERS
+        if mark.name in markers.MARKERS
     ]
     declared, problems = declaration.declare(ours)
     problems = [*_misspelt(item), *problems]
     if declared is None and not problems and "llmperf" in getattr(item, "fixturenames", ()):
-        names = ", ".join(declaration.MARKERS)
+        names = ", ".join(markers.MARKERS)
         problems = [f"measures with llmperf and declares no denominator. Mark it with {names}."]
     if declared is not None:
         from pytest_llmperf.gate import Gate  # noqa: PLC0415 - only where gates are declared

@@ -20,7 +20,7 @@ INSTRUMENT = 1
 """The version of how we stamp and count; numbers from two instruments are not comparable."""
 
 Channel = Literal["content", "reasoning", "tool_call", "hidden"]
-Role = Literal["prime", "warmup", "turn"]
+Role = Literal["prime", "warmup", "ramp", "turn"]
 TokenSource = Literal["usage", "token_ids", "retokenised", "unknown"]
 FailureKind = Literal[
     "connect",  # no connection could be made
@@ -102,7 +102,11 @@ class Request(_Record, frozen=True, kw_only=True, tag_field="record", tag="reque
     boot_id: str | None = None
     role: Role = "turn"
     block: int | None = None
-    """The block of the sampling plan (four turns in ABBA order) this turn belongs to."""
+    """The block of the sampling plan this turn belongs to: turns in ABBA order, or, with many
+    streams, one window of load for each arm."""
+    stream: int | None = None
+    """Which of several streams sent it, from 0; ``None`` where turns follow one another or
+    arrive by a schedule."""
     position: int | None = None
     """Place in the order in which the measurement sent its requests, from 0."""
     prompt: str | None = None
@@ -250,6 +254,8 @@ class Measurement(_Record, frozen=True, kw_only=True, tag_field="record", tag="m
     workload_digest: str
     turns: int
     """Turns planned for each arm, warm-up excluded."""
+    windows: int | None = None
+    """Windows of load into which they are divided; ``None`` where turns follow one another."""
     warmup: int = 0
     min_cached_share: float | None = None
     min_acceptance: float = 0.15
@@ -260,7 +266,9 @@ class Counters(_Record, frozen=True, kw_only=True, tag_field="record", tag="coun
 
     measurement_id: str
     boot_id: str
-    when: Literal["before", "after"]
+    when: Literal["before", "during", "after"]
+    asked_ns: int | None = None
+    """When the page was asked for; the server wrote it between this and ``at_ns``."""
     at_ns: int
     readable: bool = True
     """False: the metrics page was absent, empty or malformed; ``problem`` says how."""

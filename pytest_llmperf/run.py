@@ -113,7 +113,14 @@ class Run:
                 "Use one of them, or mark the test with denominator(clock=..., unit=...).",
             )
         own = self.denominator
-        other = msgspec.structs.replace(BUILT_IN[name], prefix=own.prefix, streams=own.streams)
+        other = msgspec.structs.replace(
+            BUILT_IN[name],
+            prefix=own.prefix,
+            streams=own.streams,
+            arrival=own.arrival,
+            rate_rps=own.rate_rps,
+            ramp_s=own.ramp_s,
+        )
         return Run(
             self.boots,
             denominator=other,

@@ -17,8 +17,8 @@ REPOSITORY = Path(__file__).parent.parent
 
 LINES = (
     "errors units denominator record",
-    "declaration settings budget place",
-    "planned workload plan",
+    "markers declaration settings budget place",
+    "planned workload schedule plan",
     "sse delta tokens doubt stream",
     "spec profile_check miniature profile",
     "server client counters",

@@ -19,10 +19,10 @@ import pytest
 
 import pytest_llmperf
 from pytest_llmperf import options, plugin, profile, proof, record, verdict
-from pytest_llmperf.declaration import MARKERS, Plan
 from pytest_llmperf.denominator import BUILT_IN
 from pytest_llmperf.evidence import read, schema_text
 from pytest_llmperf.history.__main__ import main as history
+from pytest_llmperf.markers import MARKERS, Plan
 from pytest_llmperf.run import Run
 from pytest_llmperf.settings import Mode
 
@@ -240,12 +240,19 @@ def test_the_figures_of_the_statistics_are_those_of_the_calibration() -> None:
 
 
 def test_the_table_of_markers_is_the_code_s() -> None:
-    shared = {field.name for field in msgspec.structs.fields(Plan)}
+    shared = {field.encode_name: field.default for field in msgspec.structs.fields(Plan)}
     rows = ["| marker | must say | may say | what it declares |", "|---|---|---|---|"]
     for name, kind in MARKERS.items():
-        own = [each for each in msgspec.structs.fields(kind) if each.name not in shared]
-        must = ", ".join(f"`{each.name}`" for each in own if each.required)
-        may = ", ".join(f"`{each.name}={each.default!r}`" for each in own if not each.required)
+        fields = {each.encode_name: each for each in msgspec.structs.fields(kind)}
+        own = {
+            key: each
+            for key, each in fields.items()
+            if key not in shared or each.default != shared[key]
+        }
+        must = ", ".join(f"`{key}`" for key, each in own.items() if each.required)
+        may = ", ".join(
+            f"`{key}={each.default!r}`" for key, each in own.items() if not each.required
+        )
         rows.append(f"| `{name}` | {must} | {may} | {(kind.__doc__ or '').strip()} |")
     page = OWN_SUITE.read_text(encoding="utf-8")
     assert between(page, "markers:", "/markers").strip().splitlines() == rows

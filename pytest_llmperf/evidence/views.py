@@ -30,6 +30,8 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     """The other arms' requests of the same measurement; they may share engine and counters."""
     before: record.Counters | None = None
     after: record.Counters | None = None
+    during: tuple[record.Counters, ...] = ()
+    """The server's counters while a load ran, in the order read."""
     end: record.MeasurementEnd | None = None
 
     @property
@@ -61,6 +63,7 @@ class _Book:
         self._lock = threading.Lock()
         self._by_key: dict[tuple[object, ...], record.Record] = {}
         self._requests: dict[str | None, list[record.Request]] = {}
+        self._during: dict[tuple[str, str], list[record.Counters]] = {}
 
     def add(self, entry: record.Record) -> None:
         with self._lock:
@@ -74,6 +77,9 @@ class _Book:
             self._by_key[key] = entry
             if isinstance(entry, record.Request):
                 self._requests.setdefault(entry.measurement_id, []).append(entry)
+            if isinstance(entry, record.Counters) and entry.when == "during":
+                of = (entry.measurement_id, entry.boot_id)
+                self._during.setdefault(of, []).append(entry)
 
     def records(self) -> list[record.Record]:
         with self._lock:
@@ -100,6 +106,7 @@ class _Book:
                 beside=tuple(each for each in sent if each.arm != arm.name),
                 before=self.get(record.Counters, identity, arm.boot_id, "before"),
                 after=self.get(record.Counters, identity, arm.boot_id, "after"),
+                during=tuple(self._during.get((identity, arm.boot_id), ())),
                 end=self.get(record.MeasurementEnd, identity),
             )
             for arm in measurement.arms
@@ -132,7 +139,8 @@ def _key(entry: record.Record) -> tuple[object, ...]:
         case record.Measurement() | record.MeasurementEnd():
             return (type(entry), entry.measurement_id)
         case record.Counters():
-            return (record.Counters, entry.measurement_id, entry.boot_id, entry.when)
+            at = (entry.at_ns,) if entry.when == "during" else ()
+            return (record.Counters, entry.measurement_id, entry.boot_id, entry.when, *at)
         case record.Request():
             return (record.Request, entry.request_id)
 

@@ -172,7 +172,7 @@ def streams_differ(window: Window) -> Contradiction | None:
         return None
     return Contradiction(
         kind="streams",
-        reason=f"{counted(declared, 'stream')} declared, {most} at once measured.",
+        reason=f"{counted(declared or 0, 'stream')} declared, {most} at once measured.",
         evidence=f"At most {counted(most, 'request')} of this measurement overlapped in time.",
         remedy="Send as many requests at once as the denominator declares.",
     )

@@ -1,0 +1,223 @@
+"""Every marker of this plugin as a frozen record, and what does not go together in one.
+
+The marker's keywords are the record's fields. Which markers go together on a test, and what they
+come to, is in ``declaration``.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from pytest_llmperf.denominator import Clock, Prefix, Unit
+
+WINDOWS = 5
+"""Windows of load on one boot, where the marker states none."""
+
+FEWEST_A_STREAM = 2
+"""Turns of each stream in one window: with fewer, starting and ending are all that there is."""
+
+Turns = Annotated[int, Meta(ge=1, le=100_000)]
+Share = Annotated[float, Meta(gt=0, le=1)]
+Change = Annotated[float, Meta(gt=0, lt=10)]
+Streams = Annotated[int, Meta(ge=1, le=4096)]
+Windows = Annotated[int, Meta(ge=1, le=100)]
+Rate = Annotated[float, Meta(gt=0, le=100_000)]
+Ramp = Annotated[float, Meta(gt=0, le=600)]
+Paced = Literal["closed", "constant", "poisson"]
+Factor = Literal["prefix", "speculation", "profile"]
+
+FACTORS: dict[Factor, str] = {
+    "prefix": "a cached prefix against a cold one, on one engine",
+    "speculation": "with the drafter against without, on two engines",
+    "profile": "one configuration against another, on two engines",
+}
+"""The one thing in which the arms of a speed-up may differ, in words."""
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What every denominator marker may say: how much is measured, and what must be seen."""
+
+    turns: Turns = 30
+    """Requests measured for each arm, warm-up excluded."""
+    warmup: Annotated[int, Meta(ge=0, le=1000)] = 2
+    """Requests sent and recorded before, for each arm, and not used."""
+    tolerance: Change | None = None
+    """A slow-down up to this share is no regression; ``None``: the profile's."""
+    detect: Change | None = None
+    """A slow-down of this share must be seen; ``None``: the profile's."""
+    min_acceptance: Share = 0.15
+    """Accepted over drafted tokens below which a declared drafter counts as mismatched."""
+
+
+class SingleStream(Plan, frozen=True, kw_only=True):
+    """Wall-clock latency of one request, as its caller sees it; cold, proven."""
+
+
+class TimeToFirstToken(Plan, frozen=True, kw_only=True):
+    """The wait before anything appears, with the prefix cold or warm as declared."""
+
+    prefix: Prefix = "cold"
+    min_cached_share: Share | None = None
+
+
+class DecodeThroughput(Plan, frozen=True, kw_only=True):
+    """Output tokens per second once decoding, prefill removed."""
+
+    prefix: Prefix = "any"
+    min_cached_share: Share | None = None
+
+
+class Load(Plan, frozen=True, kw_only=True):
+    """What a marker may say of requests that overlap: how many at once, or how they arrive."""
+
+    streams: Streams | None = None
+    """Streams of a closed loop, in which each sends its next request when its last is answered;
+    ``None`` is one stream, and the only choice where requests arrive by a schedule."""
+    arrival: Paced = "closed"
+    """``constant`` and ``poisson`` send by an absolute schedule, whatever has been answered."""
+    rate_rps: Rate | None = None
+    """Requests per second that the schedule offers."""
+    ramp_s: Ramp | None = None
+    """Over how long the streams of a closed loop start; ``None``: at once, and the first request
+    of each is left out of the numbers."""
+    windows: Windows | None = None
+    """Windows of load into which the turns are divided, 5 if not said: with requests that
+    overlap, the window is what is repeated on one boot, never the turn."""
+
+    @property
+    def is_load(self) -> bool:
+        """Whether requests overlap."""
+        return self.arrival != "closed" or (self.streams or 1) > 1
+
+
+class CachedTurn(Load, frozen=True, kw_only=True):
+    """Wall clock of the next turn of a live conversation; warm, proven."""
+
+    min_cached_share: Share | None = None
+
+
+class AggregateThroughput(Load, frozen=True, kw_only=True):
+    """Output tokens per second over all streams together, from the first to the last."""
+
+    turns: Turns = 160
+    prefix: Prefix = "cold"
+    min_cached_share: Share | None = None
+
+    @property
+    def is_load(self) -> bool:
+        """Always: a window has one number even with one stream."""
+        return True
+
+
+class Burst(Plan, frozen=True, kw_only=True):
+    """What happens when so many requests arrive at once; latency counts from when they did."""
+
+    turns: Turns = msgspec.field(default=500, name="requests")
+    prefix: Prefix = "cold"
+    min_cached_share: Share | None = None
+
+
+class General(Load, frozen=True, kw_only=True):
+    """Your own combination of clock, unit of work, cache state and streams."""
+
+    clock: Clock
+    unit: Unit = "request"
+    prefix: Prefix = "any"
+    min_cached_share: Share | None = None
+
+    @property
+    def is_load(self) -> bool:
+        """Whether requests overlap, or are counted all together."""
+        return self.clock == "span" or self.arrival != "closed" or (self.streams or 1) > 1
+
+
+class SpeedUp(Plan, frozen=True, kw_only=True):
+    """The ratio of one denominator under two arms that differ in one declared factor."""
+
+    of: Literal["single_stream", "time_to_first_token", "decode_throughput", "cached_turn"]
+    factor: Factor
+    min_cached_share: Share | None = None
+
+
+MARKERS: dict[str, type[Plan]] = {
+    "single_stream": SingleStream,
+    "time_to_first_token": TimeToFirstToken,
+    "decode_throughput": DecodeThroughput,
+    "cached_turn": CachedTurn,
+    "aggregate_throughput": AggregateThroughput,
+    "burst": Burst,
+    "speedup": SpeedUp,
+    "denominator": General,
+}
+"""Every marker of this plugin and the record of its keywords."""
+
+
+def load_problems(plan: Plan) -> list[str]:
+    """What does not go together in a marker whose requests may overlap."""
+    if not isinstance(plan, Load):
+        return []
+    if isinstance(plan, General) and plan.clock == "span" and plan.unit != "output_token":
+        return ["clock='span' counts output tokens. Say unit='output_token'."]
+    found = _closed_problems(plan) if plan.arrival == "closed" else _paced_problems(plan)
+    return found or _window_problems(plan)
+
+
+def _closed_problems(plan: Load) -> list[str]:
+    problems = []
+    if plan.rate_rps is not None:
+        problems.append(
+            f"rate_rps={plan.rate_rps:g} in a closed loop, which sends when it is answered. "
+            "Say arrival='constant' or arrival='poisson', or leave the rate out."
+        )
+    if isinstance(plan, AggregateThroughput) and plan.streams is None:
+        problems.append(
+            "streams is missing: say how many requests are in flight at once, "
+            "or arrival and rate_rps."
+        )
+    if not plan.is_load:
+        problems += [
+            f"{name}={value:g} with one stream: turns follow one another. Say streams, or leave "
+            f"{name} out."
+            for name, value in (("ramp_s", plan.ramp_s), ("windows", plan.windows))
+            if value is not None
+        ]
+    return problems
+
+
+def _paced_problems(plan: Load) -> list[str]:
+    problems = []
+    if plan.rate_rps is None:
+        problems.append(
+            f"arrival={plan.arrival!r} without a rate. Say rate_rps, the requests a second that "
+            "are offered."
+        )
+    if plan.streams is not None:
+        problems.append(
+            f"streams={plan.streams} with arrival={plan.arrival!r}: the schedule decides how many "
+            "are in flight. Leave streams out."
+        )
+    if plan.ramp_s is not None:
+        problems.append(
+            f"ramp_s={plan.ramp_s:g} with arrival={plan.arrival!r}: a schedule has no streams to "
+            "start one by one. Leave ramp_s out."
+        )
+    return problems
+
+
+def _window_problems(plan: Load) -> list[str]:
+    """Whether each window holds turns enough, all windows alike."""
+    if not plan.is_load:
+        return []
+    windows, streams = plan.windows or WINDOWS, plan.streams or 1
+    each, left = divmod(plan.turns, windows)
+    if left:
+        uneven = f"turns={plan.turns} cannot be divided into {windows} windows of equal size."
+        return [f"{uneven} Plan {windows * (each + 1)}."]
+    if each < FEWEST_A_STREAM * streams:
+        few = f"turns={plan.turns} in {windows} windows of {streams} streams are {each} a window:"
+        why = f"each stream needs {FEWEST_A_STREAM}, or the load is never steady."
+        return [f"{few} {why} Plan at least {FEWEST_A_STREAM * streams * windows}."]
+    return []
