@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from pytest_llmperf.assertions import assert_no_regression as assert_no_regression
     from pytest_llmperf.assertions import assert_speedup as assert_speedup
     from pytest_llmperf.assertions import assert_throughput as assert_throughput
+    from pytest_llmperf.claims import assert_burst as assert_burst
+    from pytest_llmperf.claims import assert_ladder as assert_ladder
     from pytest_llmperf.client import Client as Client
     from pytest_llmperf.denominator import Denominator as Denominator
     from pytest_llmperf.errors import InvalidMeasurement as InvalidMeasurement
@@ -38,6 +40,8 @@ _ROOMS = {
     "Regression": "errors",
     "Run": "run",
     "Verdict": "verdict",
+    "assert_burst": "claims",
+    "assert_ladder": "claims",
     "assert_latency": "assertions",
     "assert_no_regression": "assertions",
     "assert_speedup": "assertions",

@@ -46,7 +46,7 @@ def assert_latency(
     :raises InvalidMeasurement: the run did not measure what it declares.
     :raises UsageError: no limit is given, or the denominator counts tokens per second.
     """
-    _wants_run(run, Run)
+    wants_run(run, Run)
     limits = {0.5: p50_s, 0.9: p90_s, 0.95: p95_s, 0.99: p99_s}
     _wants_unit(run.denominator, "request", "assert_throughput")
     return _against(run, {p: limit for p, limit in limits.items() if limit is not None}, "at most")
@@ -60,7 +60,7 @@ def assert_throughput(run: Run, *, at_least_tps: float | Budget) -> list[Verdict
     :raises InvalidMeasurement: the run did not measure what it declares.
     :raises UsageError: the denominator counts seconds.
     """
-    _wants_run(run, Run)
+    wants_run(run, Run)
     _wants_unit(run.denominator, "output_token", "assert_latency")
     return _against(run, {0.5: at_least_tps}, "at least")
 
@@ -75,9 +75,9 @@ def assert_speedup(pair: Pair, *, at_least: float) -> list[Verdict]:
     :raises Regression: the ratio is below the floor.
     :raises InvalidMeasurement: an arm did not measure what it declares.
     """
-    _wants_run(pair, Pair)
-    _check_limit(at_least)
-    if _only_records(pair.candidate.gate):
+    wants_run(pair, Pair)
+    check_limit(at_least)
+    if only_records(pair.candidate.gate):
         return []
     claim = claim_text(f"speed-up of {pair.of.name} by {pair.factor}", "at least", at_least, "x")
     scope = _scope(pair.candidate, _FEW if pair.factor == "prefix" else _FEW_PAIRS)
@@ -89,7 +89,7 @@ def assert_speedup(pair: Pair, *, at_least: float) -> list[Verdict]:
         comparison = None if objections else _ratio(pair, at_least)
         verdict = judge(comparison, objections, claim=claim, scope=scope, unit="x")
     row = Row(
-        gate=_gate_name(pair.candidate.gate),
+        gate=gate_name(pair.candidate.gate),
         verdict=verdict,
         denominator=pair.of,
         arms=pair.arms,
@@ -98,7 +98,7 @@ def assert_speedup(pair: Pair, *, at_least: float) -> list[Verdict]:
         beside=() if objections else _ratios_beside(pair),
         findings=pair.findings,
     )
-    return _conclude(pair.candidate.gate, [row])
+    return conclude(pair.candidate.gate, [row])
 
 
 def assert_no_regression(run: Run, *, p: float = 0.5) -> list[Verdict]:
@@ -111,7 +111,7 @@ def assert_no_regression(run: Run, *, p: float = 0.5) -> list[Verdict]:
     :raises InvalidMeasurement: the run did not measure what it declares.
     :raises UsageError: the run was made outside a session, and has no past.
     """
-    if _only_records(run.gate):
+    if only_records(run.gate):
         return []
     if run.gate is None or run.origin is None:
         raise UsageError(
@@ -123,13 +123,13 @@ def assert_no_regression(run: Run, *, p: float = 0.5) -> list[Verdict]:
         claim = f"{quantile_name(p)} of {run.denominator.name} not worse than its past"
         verdict = judge(None, run.contradictions, claim=claim, scope=_scope(run, _FEW), unit="x")
         row = Row(
-            gate=_gate_name(run.gate),
+            gate=gate_name(run.gate),
             verdict=verdict,
             denominator=run.denominator,
             evidence=run.evidence,
         )
-        return _conclude(run.gate, [row])
-    return _conclude(run.gate, [run.origin.source.against_the_past(run, run.gate, p)])
+        return conclude(run.gate, [row])
+    return conclude(run.gate, [run.origin.source.against_the_past(run, run.gate, p)])
 
 
 def _ratio(pair: Pair, floor: float) -> assumption.Comparison:
@@ -153,10 +153,11 @@ def _no_ratio(pair: Pair) -> tuple[str, str] | None:
             "the two engines were not up together, so their turns did not alternate",
             "a profile with resident = 2",
         )
-    return _too_few_boots(pair.candidate)
+    return too_few_boots(pair.candidate)
 
 
-def _too_few_boots(run: Run) -> tuple[str, str] | None:
+def too_few_boots(run: Run) -> tuple[str, str] | None:
+    """Why these boots cannot speak for a build, and what could; ``None`` where they can."""
     planned, ran = (run.gate.planned_rounds if run.gate else 1), len(run.boots)
     if ran < planned:
         return f"{ran} of {planned} planned boots were measured", "all rounds of this test"
@@ -178,7 +179,7 @@ def _scope(run: Run, few: str) -> str:
     return few if len(run.boots) == 1 else _BUILD
 
 
-def _only_records(gate: Gate | None) -> bool:
+def only_records(gate: Gate | None) -> bool:
     """Note that an assertion was reached; in all rounds but the last it judges nothing."""
     if gate is None:
         return False
@@ -196,13 +197,14 @@ def _against(
             "Give a limit, as p50_s=0.25 or p50_s=budget('cached_turn.p50').",
         )
     for limit in limits.values():
-        _check_limit(limit)
-    if _only_records(run.gate):
+        check_limit(limit)
+    if only_records(run.gate):
         return []
-    return _conclude(run.gate, [_row(run, p, limit, relation) for p, limit in limits.items()])
+    return conclude(run.gate, [_row(run, p, limit, relation) for p, limit in limits.items()])
 
 
-def _check_limit(limit: object) -> None:
+def check_limit(limit: object) -> None:
+    """:raises UsageError: it is no finite number above 0, and no budget."""
     is_number = isinstance(limit, int | float) and not isinstance(limit, bool)
     if isinstance(limit, Budget) or (is_number and 0 < limit < inf):  # type: ignore[operator]
         return
@@ -218,7 +220,7 @@ def _row(run: Run, p: float, limit: float | Budget, relation: assumption.Relatio
     objections = run.contradictions
     missing = limit.missing if isinstance(limit, Budget) else ""
     return Row(
-        gate=_gate_name(run.gate),
+        gate=gate_name(run.gate),
         verdict=_quantile_verdict(run, p, number, relation, missing),
         denominator=run.denominator,
         estimate=None if objections else _typical(run, p),
@@ -238,7 +240,7 @@ def _quantile_verdict(
         return judge(None, run.contradictions, claim=claim, scope=scope, unit=unit)
     if limit is None:
         return unjudged(missing, claim=claim, scope=scope, unit=unit)
-    reason = _too_few_boots(run)
+    reason = too_few_boots(run)
     if reason is not None:
         return undecided(*reason, claim=claim, scope=scope)
     return judge(_quantile(run, p, limit, relation), (), claim=claim, scope=scope, unit=unit)
@@ -267,7 +269,7 @@ def _typical(run: Run, p: float) -> float:
     return exp(fmean(log(assumption.quantile(boot, p)) for boot in run.values))
 
 
-def _conclude(gate: Gate | None, rows: Sequence[Row]) -> list[Verdict]:
+def conclude(gate: Gate | None, rows: Sequence[Row]) -> list[Verdict]:
     """Leave the rows with the gate, then raise for the worst of them."""
     if gate is not None:
         for row in rows:
@@ -325,7 +327,8 @@ _OTHER_RATIOS: dict[Denominator, str] = {
 """The clocks whose ratios stand beside a gate's own."""
 
 
-def _wants_run(given: object, kind: type) -> None:
+def wants_run(given: object, kind: type) -> None:
+    """:raises UsageError: it is not of the kind that the assertion judges."""
     if not isinstance(given, kind):
         raise UsageError(
             f"{given!r} is not what this assertion judges.",
@@ -344,5 +347,6 @@ def _wants_unit(denominator: Denominator, unit: str, other: str) -> None:
         )
 
 
-def _gate_name(gate: Gate | None) -> str:
+def gate_name(gate: Gate | None) -> str:
+    """The test's node id without the folders of its file; empty outside pytest."""
     return "" if gate is None else gate.node_id.rpartition("/")[2]

@@ -11,12 +11,13 @@ from typing import Protocol
 import msgspec
 
 from pytest_llmperf import record
-from pytest_llmperf.declaration import Declaration
+from pytest_llmperf.climb import Climb, newest_dips
+from pytest_llmperf.declaration import Declaration, rung_of
 from pytest_llmperf.denominator import Denominator
 from pytest_llmperf.errors import EvidenceError, UsageError
 from pytest_llmperf.evidence import Measured
 from pytest_llmperf.gate import Gate
-from pytest_llmperf.markers import Factor
+from pytest_llmperf.markers import Factor, Ladder
 from pytest_llmperf.plan import CANDIDATE, REFERENCE
 from pytest_llmperf.run import Levels, Origin, Pair, Run
 from pytest_llmperf.workload import Conversations, Prompts, Workload
@@ -63,6 +64,9 @@ class Source(Protocol):
     ) -> Sequence[Sequence[Measured]]:
         """Measure, or find what was measured: for each side in order, its boots so far."""
 
+    def keep(self, gate: str, name: str, drawn: str) -> None:
+        """Leave a gate's picture with the evidence that is being recorded, if any is."""
+
 
 class Bench:
     """Measures as the test's markers declare. The ``llmperf`` fixture is one of these."""
@@ -86,8 +90,45 @@ class Bench:
                 f"Its markers compare {self._declaration.factor}.",
                 "Call llmperf.compare(...), or drop the speedup marker.",
             )
+        if isinstance(self._declaration.plan, Ladder):
+            raise UsageError(
+                "This test declares a ladder and measures one number of streams.",
+                f"Its rungs have {', '.join(map(str, self._declaration.plan.streams))} streams.",
+                "Call llmperf.ladder(engine, workload).",
+            )
         side = Side(name=CANDIDATE, lease=engine, denominator=self._declaration.denominator)
         return self._measure([side], workload)[0]
+
+    def ladder(self, engine: Lease, workload: Workload) -> Climb:
+        """Measure one engine at each number of streams, fewest first.
+
+        Where a rung is slower than it can be, by the rungs around it on this boot, it is measured
+        once more when all are done; both results are kept.
+
+        :raises UsageError: no ladder is declared, or an argument is of the wrong kind.
+        """
+        plan = self._declaration.plan
+        if not isinstance(plan, Ladder):
+            raise UsageError(
+                "This test climbs a ladder and declares none.",
+                f"Its denominator is {self._declaration.denominator.name}.",
+                "Mark it with ladder(streams=(1, 2, 4), turns=2).",
+            )
+        rungs = [rung_of(self._declaration, plan, streams) for streams in plan.streams]
+        first = [self._rung(engine, workload, each) for each in rungs]
+        slow, seconds = newest_dips(first), self._calls
+        again: dict[int, Run] = {}
+        for place, (streams, each) in enumerate(zip(plan.streams, rungs, strict=True)):
+            if streams in slow:
+                # A rung's second measurement has a number of its own, whichever others there are.
+                self._calls = seconds + place
+                again[streams] = self._rung(engine, workload, each)
+        self._calls = seconds + len(rungs)
+        return Climb(first, again)
+
+    def _rung(self, engine: Lease, workload: Workload, declared: Declaration) -> Run:
+        side = Side(name=CANDIDATE, lease=engine, denominator=declared.denominator)
+        return self._measure([side], workload, declared)[0]
 
     def compare(self, candidate: Lease, *rest: Lease | Workload) -> Pair:
         """Measure two arms in ABBA blocks.
@@ -116,7 +157,10 @@ class Bench:
             Side(name=REFERENCE, lease=reference, denominator=other),
         ]
 
-    def _measure(self, sides: Sequence[Side], workload: Workload) -> list[Run]:
+    def _measure(
+        self, sides: Sequence[Side], workload: Workload, declared: Declaration | None = None
+    ) -> list[Run]:
+        declaration = declared or self._declaration
         if not isinstance(workload, Prompts | Conversations):
             raise UsageError(
                 f"{workload!r} is no workload.",
@@ -124,9 +168,7 @@ class Bench:
                 "Give Prompts(...) or Conversations(...) from pytest_llmperf.",
             )
         call, self._calls = self._calls, self._calls + 1
-        measured = self._source.measured(
-            self._gate.node_id, call, self._declaration, sides, workload
-        )
+        measured = self._source.measured(self._gate.node_id, call, declaration, sides, workload)
         if len(measured) != len(sides):
             raise EvidenceError(
                 f"A measurement of {len(sides)} arms came back with {len(measured)}.",
@@ -138,7 +180,7 @@ class Bench:
         origins = (
             Origin(
                 source=self._source,
-                declaration=self._declaration,
+                declaration=declaration,
                 side=side,
                 workload=workload,
                 call=call,

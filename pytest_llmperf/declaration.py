@@ -16,9 +16,11 @@ from pytest_llmperf.denominator import BUILT_IN, Denominator, Prefix
 from pytest_llmperf.markers import (
     MARKERS,
     WINDOWS,
+    AggregateThroughput,
     Burst,
     Factor,
     General,
+    Ladder,
     Load,
     Plan,
     SpeedUp,
@@ -190,6 +192,8 @@ def _compared(denominator: Denominator, plan: Plan, of: Denominator, factor: Fac
 
 
 def _denominator(name: str, plan: Plan) -> Denominator:
+    if isinstance(plan, Ladder):
+        return msgspec.structs.replace(BUILT_IN["aggregate_throughput"], prefix=plan.prefix)
     if isinstance(plan, General):
         found = Denominator(name=name, clock=plan.clock, unit=plan.unit, prefix=plan.prefix)
     else:
@@ -206,6 +210,23 @@ def _denominator(name: str, plan: Plan) -> Denominator:
         rate_rps=None if plan.rate_rps is None else float(plan.rate_rps),
         ramp_s=None if plan.ramp_s is None else float(plan.ramp_s),
     )
+
+
+def rung_of(declaration: Declaration, plan: Ladder, streams: int) -> Declaration:
+    """Declare one rung of a ladder: an aggregate throughput of so many streams, in one window."""
+    rung = AggregateThroughput(
+        turns=plan.turns * streams,
+        streams=streams,
+        windows=1,
+        warmup=plan.warmup,
+        tolerance=plan.tolerance,
+        detect=plan.detect,
+        min_acceptance=plan.min_acceptance,
+        prefix=plan.prefix,
+        min_cached_share=plan.min_cached_share,
+    )
+    denominator = msgspec.structs.replace(declaration.denominator, streams=streams)
+    return Declaration(denominator=denominator, plan=rung)
 
 
 def _ratio_problems(ratio: SpeedUp, plan: Plan) -> list[str]:

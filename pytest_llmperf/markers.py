@@ -120,6 +120,17 @@ class Burst(Plan, frozen=True, kw_only=True):
     min_cached_share: Share | None = None
 
 
+class Ladder(Plan, frozen=True, kw_only=True):
+    """The same work at more and more streams: aggregate throughput rung by rung, and the knee."""
+
+    streams: Annotated[tuple[Streams, ...], Meta(min_length=2)] = (1, 2, 4, 8, 16, 32, 64)
+    """Streams of each rung, rising; each rung is an aggregate throughput of its own."""
+    turns: Turns = FEWEST_A_STREAM
+    """Turns of each stream at each rung, its first request left out."""
+    prefix: Prefix = "cold"
+    min_cached_share: Share | None = None
+
+
 class General(Load, frozen=True, kw_only=True):
     """Your own combination of clock, unit of work, cache state and streams."""
 
@@ -149,6 +160,7 @@ MARKERS: dict[str, type[Plan]] = {
     "cached_turn": CachedTurn,
     "aggregate_throughput": AggregateThroughput,
     "burst": Burst,
+    "ladder": Ladder,
     "speedup": SpeedUp,
     "denominator": General,
 }
@@ -157,12 +169,28 @@ MARKERS: dict[str, type[Plan]] = {
 
 def load_problems(plan: Plan) -> list[str]:
     """What does not go together in a marker whose requests may overlap."""
+    if isinstance(plan, Ladder):
+        return _ladder_problems(plan)
     if not isinstance(plan, Load):
         return []
     if isinstance(plan, General) and plan.clock == "span" and plan.unit != "output_token":
         return ["clock='span' counts output tokens. Say unit='output_token'."]
     found = _closed_problems(plan) if plan.arrival == "closed" else _paced_problems(plan)
     return found or _window_problems(plan)
+
+
+def _ladder_problems(plan: Ladder) -> list[str]:
+    problems = []
+    if list(plan.streams) != sorted(set(plan.streams)):
+        problems.append(
+            f"streams={plan.streams!r} do not rise. Write {tuple(sorted(set(plan.streams)))!r}."
+        )
+    if plan.turns < FEWEST_A_STREAM:
+        problems.append(
+            f"turns={plan.turns} for each stream: with fewer than {FEWEST_A_STREAM} the load is "
+            "never steady."
+        )
+    return problems
 
 
 def _closed_problems(plan: Load) -> list[str]:

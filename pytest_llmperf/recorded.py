@@ -108,6 +108,9 @@ class RecordedSession:
             return row
         return suspects.unconfirmed(row, "recorded evidence cannot be measured again")
 
+    def keep(self, gate: str, name: str, drawn: str) -> None:
+        """Nothing: recorded evidence is not added to."""
+
     def confirm(self) -> None:
         """Nothing: what was confirmed is recorded."""
 

@@ -41,7 +41,7 @@ _NARROWEST = 64
 _LABEL = 11
 _GLUE = "\x1f"
 _BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:s|ms|tok/s)\b|%)")
-_ASCII = str.maketrans({"─": "-", "━": "=", "●": "o", "│": "|"})
+_ASCII = str.maketrans("─━●│▁▂▃▄▅▆▇█", "-=o|_.:-=+*#")
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -53,6 +53,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     denominator: Denominator
     estimate: float | None = None
     """The number where there is no comparison, as for a claim without a budget."""
+    is_bound: bool = False
+    """Whether the estimate is only what the true number is more than."""
     arms: str | None = None
     """For a ratio, what is over what: ``gemma_autoregressive over gemma``."""
     evidence: str = ""
@@ -61,6 +63,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """The same samples under other denominators, as (its words, the value as text)."""
     findings: tuple[str, ...] = ()
     """What a reader should know of the evidence that does not make it invalid."""
+    picture: tuple[str, ...] = ()
+    """Lines drawn from the same samples, printed as they are; at most 50 columns wide each."""
 
     @property
     def word(self) -> str:
@@ -74,7 +78,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
             return NOT_MEASURED
         found = self.verdict.comparison
         if found is None:
-            return quantity(self.estimate, self.verdict.unit)
+            return f"{'> ' if self.is_bound else ''}{quantity(self.estimate, self.verdict.unit)}"
         return measured(found.estimate, found.low, found.high, self.verdict.unit)
 
     @property
@@ -189,6 +193,7 @@ class _Page:
                 for row in alike:
                     yield from self.row(row)
                 yield from self.beside(row)
+                yield from self.picture(row)
 
     def row(self, row: Row) -> Iterator[str]:
         tint = _COLOURS[row.verdict.word]
@@ -209,6 +214,11 @@ class _Page:
         for words, value in row.beside:
             cells = self.wrap(value, self.number), self.wrap(words, self.facts, hang=2)
             yield from self.columns([], *cells, paint=("", "", ""))
+
+    def picture(self, row: Row) -> Iterator[str]:
+        """Its lines as they are; none of samples that are INVALID."""
+        if row.picture and not row.verdict.contradictions:
+            yield from (" " * _MARGIN + self.plain(line) for line in row.picture)
 
     def columns(
         self, first: list[str], second: list[str], third: list[str], *, paint: Sequence[str]

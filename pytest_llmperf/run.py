@@ -130,6 +130,11 @@ class Run:
             notes=self.notes,
         )
 
+    def keep(self, name: str, drawn: str) -> None:
+        """Leave a picture (SVG) with the evidence, where this run is being recorded."""
+        if self.origin is not None and self.gate is not None:
+            self.origin.source.keep(self.gate.node_id, name, drawn)
+
     @cached_property
     def values(self) -> tuple[tuple[float, ...], ...]:
         """Per boot, each completed turn's number in the denominator's unit, in the order sent."""

@@ -20,7 +20,7 @@ from pytest_llmperf.bench import Side
 from pytest_llmperf.client import Client
 from pytest_llmperf.declaration import Declaration
 from pytest_llmperf.errors import UsageError
-from pytest_llmperf.evidence import Evidence, EvidenceWriter, Measured
+from pytest_llmperf.evidence import Evidence, EvidenceWriter, Measured, keep_picture
 from pytest_llmperf.gate import Gate
 from pytest_llmperf.lease import EngineLease
 from pytest_llmperf.measure import Surroundings, Target, measure
@@ -139,6 +139,11 @@ class LiveSession:
     def against_the_past(self, run: Run, gate: Gate, p: float) -> Row:
         """Hold a run against history, or against a reference on fresh boots later on."""
         return self._past.judge(run, gate, p)
+
+    def keep(self, gate: str, name: str, drawn: str) -> None:
+        """Leave a gate's picture beside its evidence."""
+        where = keep_picture(self._settings.evidence, gate, name, drawn)
+        self.tell(f"picture: {where}")
 
     def confirm(self) -> None:
         """Judge every gate that waits for it, on fresh boots; does nothing the second time.

@@ -128,6 +128,15 @@ def undecided(reason: str, would_decide: str | None = None, *, claim: str, scope
     )
 
 
+def certain(
+    word: Word, reason: str, *, claim: str, scope: str, unit: str, would_decide: str | None = None
+) -> Verdict:
+    """Give the word for what was counted or seen, where nothing is inferred from a sample."""
+    return Verdict(
+        word=word, claim=claim, scope=scope, reason=reason, unit=unit, would_decide=would_decide
+    )
+
+
 def unjudged(reason: str, *, claim: str = "", scope: str = "", unit: str = "s") -> Verdict:
     """Give no word, with the reason ("no budget on this machine"); never green by absence."""
     return Verdict(word=None, claim=claim, scope=scope, reason=reason, unit=unit)

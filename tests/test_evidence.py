@@ -25,6 +25,7 @@ from pytest_llmperf.evidence import (
     Evidence,
     EvidenceWriter,
     in_order,
+    keep_picture,
     read,
     schema_text,
 )
@@ -496,3 +497,21 @@ def test_the_schema_can_be_printed() -> None:
     wrong = subprocess.run([*command, "scheme"], capture_output=True, text=True, check=False)
     assert (wrong.returncode, wrong.stdout) == (2, "")
     assert wrong.stderr.endswith("usage: python -m pytest_llmperf.evidence schema\n")
+
+
+def test_a_picture_stands_beside_the_evidence_and_may_be_drawn_again(tmp_path: Path) -> None:
+    for drawn in ("<svg/>", "<svg>again</svg>"):
+        path = keep_picture(tmp_path, "suite/test_a.py::test_b[four-4]", "queue", drawn)
+    assert path == tmp_path / "pictures" / "test_b-four-4-queue.svg"
+    assert path.read_text(encoding="utf-8") == "<svg>again</svg>"
+
+
+def test_a_picture_that_cannot_be_written_says_so(tmp_path: Path) -> None:
+    (tmp_path / "pictures").write_text("in the way", encoding="utf-8")
+    with pytest.raises(EvidenceError) as caught:
+        keep_picture(tmp_path, "test_a.py::test_b", "queue", "<svg/>")
+    assert str(caught.value) == (
+        f"The picture {tmp_path / 'pictures' / 'test_b-queue.svg'} could not be written.\n"
+        "The system says: File exists.\n"
+        "Free space on that disk; the evidence is whole and can be replayed."
+    )

@@ -298,3 +298,23 @@ def test_long_names_are_wrapped_and_never_cut(name: str, width: int) -> None:
     lines = render([named], width=width).split("\n")[2:]
     end = next(i for i, line in enumerate(lines) if line.startswith("PASS          0.182 s"))
     assert "".join(lines[:end]).replace(" ", "") == name.replace(" ", "")
+
+
+def test_a_bound_from_below_is_printed_as_one() -> None:
+    verdict = undecided("x", claim="p99", scope="this burst only")
+    row = Row(gate="g", verdict=verdict, denominator=CACHED_TURN, estimate=60.0, is_bound=True)
+    assert row.number == "> 60.0 s"
+
+
+def test_a_picture_is_printed_as_it_is_and_in_ascii_where_it_must() -> None:
+    verdict = undecided("x", claim="c", scope="s")
+    row = Row(gate="g", verdict=verdict, denominator=CACHED_TURN, picture=("▁  █ knee",))
+    assert "▁  █ knee" in render([row], width=80)
+    assert "_  # knee" in render([row], width=80, ascii=True)
+
+
+def test_no_picture_is_drawn_of_what_is_invalid() -> None:
+    objection = Objection("k", "r", "e", "m")
+    verdict = judge(None, [objection], claim="c", scope="s", unit="s")
+    row = Row(gate="g", verdict=verdict, denominator=CACHED_TURN, picture=("▁  █",))
+    assert "█" not in render([row], width=80)

@@ -4,6 +4,7 @@ What a record holds is in ``record``; what the records prove is in ``proof``.
 """
 
 from pytest_llmperf.evidence.file import NAME, EvidenceWriter, read
+from pytest_llmperf.evidence.pictures import keep_picture
 from pytest_llmperf.evidence.schema import SCHEMA_FILE, schema_text
 from pytest_llmperf.evidence.views import Evidence, Measured, in_order
 
@@ -14,6 +15,7 @@ __all__ = [
     "EvidenceWriter",
     "Measured",
     "in_order",
+    "keep_picture",
     "read",
     "schema_text",
 ]

@@ -39,6 +39,8 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens after which it stops by itself; ``None``: at ``max_tokens``."""
     delay: Callable[[int], float] | None = None
     """Further seconds before the first token of the nth generation, from 0."""
+    gather: int = 0
+    """Answer nobody until so many generations are under way at once."""
     version: str = "0.32.0"
 
 
@@ -52,6 +54,8 @@ class Faults(msgspec.Struct, kw_only=True):
     zero_acceptance: bool = False
     die_after: int | None = None
     """Answer this many generations; break every connection at the next."""
+    admit: int | None = None
+    """Refuse with 503 whatever comes while so many generations are under way."""
     hang: bool = False
     """Generations are accepted and never answered."""
     garbage: bool = False

@@ -105,6 +105,7 @@ class ScriptedServer:
 
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        self._all_here = asyncio.Event()
         server = await asyncio.start_server(
             self._connected, "127.0.0.1", self.port, backlog=2048, limit=2**20
         )
@@ -201,6 +202,8 @@ class ScriptedServer:
         if limit is not None and len(self.generations) > limit:
             await self._die()
             return False
+        if self.faults.admit is not None and self.open_now > self.faults.admit:
+            return await line.script(scripts.refusal(503, "The queue is full."))
         if self.faults.hang:
             await line.until_left()
         if self._script:
@@ -215,6 +218,7 @@ class ScriptedServer:
         """Let the imagined engine answer."""
         turn, reason = self._engine.begin(received.body), "abort"
         try:
+            await self._gathered()
             if received.body.get("stream"):
                 await self._stream(line, turn, received)
             else:
@@ -222,6 +226,12 @@ class ScriptedServer:
             reason = self._engine.finish_reason(turn)
         finally:
             self._engine.end(turn, reason)
+
+    async def _gathered(self) -> None:
+        """Wait until as many are under way as the behaviour asks for."""
+        if self.most_open >= self.behaviour.gather:
+            self._all_here.set()
+        await self._all_here.wait()
 
     async def _stream(self, line: Line, turn: Turn, received: Received) -> None:
         body = received.body | ({"return_token_ids": False} if self.faults.no_token_ids else {})
