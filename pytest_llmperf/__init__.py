@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pytest_llmperf.assertions import assert_no_regression as assert_no_regression
     from pytest_llmperf.assertions import assert_speedup as assert_speedup
     from pytest_llmperf.assertions import assert_throughput as assert_throughput
+    from pytest_llmperf.ceiling import assert_ceiling as assert_ceiling
     from pytest_llmperf.claims import assert_burst as assert_burst
     from pytest_llmperf.claims import assert_ladder as assert_ladder
     from pytest_llmperf.client import Client as Client
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from pytest_llmperf.errors import LlmperfError as LlmperfError
     from pytest_llmperf.errors import Regression as Regression
     from pytest_llmperf.planned import PlannedRequest as PlannedRequest
+    from pytest_llmperf.published import Claim as Claim
+    from pytest_llmperf.published import assert_claim as assert_claim
     from pytest_llmperf.run import Pair as Pair
     from pytest_llmperf.run import Run as Run
     from pytest_llmperf.verdict import Verdict as Verdict
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from pytest_llmperf.workload import Prompts as Prompts
 
 _ROOMS = {
+    "Claim": "published",
     "Client": "client",
     "Conversations": "workload",
     "Denominator": "denominator",
@@ -41,6 +45,8 @@ _ROOMS = {
     "Run": "run",
     "Verdict": "verdict",
     "assert_burst": "claims",
+    "assert_ceiling": "ceiling",
+    "assert_claim": "published",
     "assert_ladder": "claims",
     "assert_latency": "assertions",
     "assert_no_regression": "assertions",

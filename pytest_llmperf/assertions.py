@@ -79,26 +79,7 @@ def assert_speedup(pair: Pair, *, at_least: float) -> list[Verdict]:
     check_limit(at_least)
     if only_records(pair.candidate.gate):
         return []
-    claim = claim_text(f"speed-up of {pair.of.name} by {pair.factor}", "at least", at_least, "x")
-    scope = _scope(pair.candidate, _FEW if pair.factor == "prefix" else _FEW_PAIRS)
-    objections = pair.contradictions
-    reason = _no_ratio(pair)
-    if reason is not None and not objections:
-        verdict = undecided(*reason, claim=claim, scope=scope)
-    else:
-        comparison = None if objections else _ratio(pair, at_least)
-        verdict = judge(comparison, objections, claim=claim, scope=scope, unit="x")
-    row = Row(
-        gate=gate_name(pair.candidate.gate),
-        verdict=verdict,
-        denominator=pair.of,
-        arms=pair.arms,
-        estimate=None if objections else pair.ratio(),
-        evidence=pair.evidence,
-        beside=() if objections else _ratios_beside(pair),
-        findings=pair.findings,
-    )
-    return conclude(pair.candidate.gate, [row])
+    return conclude(pair.candidate.gate, [ratio_row(pair, at_least)])
 
 
 def assert_no_regression(run: Run, *, p: float = 0.5) -> list[Verdict]:
@@ -121,7 +102,7 @@ def assert_no_regression(run: Run, *, p: float = 0.5) -> list[Verdict]:
         )
     if run.contradictions:
         claim = f"{quantile_name(p)} of {run.denominator.name} not worse than its past"
-        verdict = judge(None, run.contradictions, claim=claim, scope=_scope(run, _FEW), unit="x")
+        verdict = judge(None, run.contradictions, claim=claim, scope=scope_of(run, _FEW), unit="x")
         row = Row(
             gate=gate_name(run.gate),
             verdict=verdict,
@@ -130,6 +111,29 @@ def assert_no_regression(run: Run, *, p: float = 0.5) -> list[Verdict]:
         )
         return conclude(run.gate, [row])
     return conclude(run.gate, [run.origin.source.against_the_past(run, run.gate, p)])
+
+
+def ratio_row(pair: Pair, floor: float) -> Row:
+    """Judge a speed-up against a floor; nothing is raised and no gate is told."""
+    claim = claim_text(f"speed-up of {pair.of.name} by {pair.factor}", "at least", floor, "x")
+    scope = scope_of(pair.candidate, _FEW if pair.factor == "prefix" else _FEW_PAIRS)
+    objections = pair.contradictions
+    reason = _no_ratio(pair)
+    if reason is not None and not objections:
+        verdict = undecided(*reason, claim=claim, scope=scope)
+    else:
+        comparison = None if objections else _ratio(pair, floor)
+        verdict = judge(comparison, objections, claim=claim, scope=scope, unit="x")
+    return Row(
+        gate=gate_name(pair.candidate.gate),
+        verdict=verdict,
+        denominator=pair.of,
+        arms=pair.arms,
+        estimate=None if objections else pair.ratio(),
+        evidence=pair.evidence,
+        beside=() if objections else _ratios_beside(pair),
+        findings=pair.findings,
+    )
 
 
 def _ratio(pair: Pair, floor: float) -> assumption.Comparison:
@@ -175,7 +179,8 @@ def too_few_boots(run: Run) -> tuple[str, str] | None:
     return None
 
 
-def _scope(run: Run, few: str) -> str:
+def scope_of(run: Run, few: str) -> str:
+    """How far a claim about a run holds; ``few`` names it for one boot."""
     return few if len(run.boots) == 1 else _BUILD
 
 
@@ -200,7 +205,9 @@ def _against(
         check_limit(limit)
     if only_records(run.gate):
         return []
-    return conclude(run.gate, [_row(run, p, limit, relation) for p, limit in limits.items()])
+    return conclude(
+        run.gate, [quantile_row(run, p, limit, relation) for p, limit in limits.items()]
+    )
 
 
 def check_limit(limit: object) -> None:
@@ -215,7 +222,8 @@ def check_limit(limit: object) -> None:
     )
 
 
-def _row(run: Run, p: float, limit: float | Budget, relation: assumption.Relation) -> Row:
+def quantile_row(run: Run, p: float, limit: float | Budget, relation: assumption.Relation) -> Row:
+    """Judge a quantile against a limit; nothing is raised and no gate is told."""
     number = limit.limit if isinstance(limit, Budget) else float(limit)
     objections = run.contradictions
     missing = limit.missing if isinstance(limit, Budget) else ""
@@ -234,7 +242,7 @@ def _quantile_verdict(
     run: Run, p: float, limit: float | None, relation: assumption.Relation, missing: str
 ) -> Verdict:
     what, unit = f"{quantile_name(p)} of {run.denominator.name}", run.denominator.unit_text
-    scope = _scope(run, _FEW)
+    scope = scope_of(run, _FEW)
     claim = what if limit is None else claim_text(what, relation, limit, unit)
     if run.contradictions:
         return judge(None, run.contradictions, claim=claim, scope=scope, unit=unit)

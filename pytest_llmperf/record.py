@@ -299,5 +299,83 @@ class MeasurementEnd(_Record, frozen=True, kw_only=True, tag_field="record", tag
     reason: str | None = None
 
 
-Record = Session | Engine | EngineEnd | Measurement | Counters | Request | MeasurementEnd
+class Part(_Record, frozen=True, kw_only=True):
+    """Weights of one kind of a checkpoint, and what a decode step reads of them."""
+
+    name: str
+    elements: int
+    stored: str
+    """The dtype in the file: ``BF16``, ``F8_E4M3``..."""
+    bytes_each: float
+    """Of one element as the engine computes with it; ``--dtype float32`` makes 2 bytes 4."""
+    share: float = 1.0
+    """Of the elements that one token needs: active over all experts, else 1."""
+
+
+class KvLayers(_Record, frozen=True, kw_only=True):
+    """Attention layers of one kind: what each token before adds to a step's reading."""
+
+    layers: int
+    heads: int
+    width: int
+    window: int | None = None
+    """Tokens that a sliding-window layer looks back; ``None``: all of them."""
+    bytes_each: float
+
+
+class Network(_Record, frozen=True, kw_only=True):
+    """One checkpoint, by the headers of its files."""
+
+    source: str
+    parts: tuple[Part, ...]
+    kv: tuple[KvLayers, ...]
+
+
+class Weights(_Record, frozen=True, kw_only=True, tag_field="record", tag="weights"):
+    """What one engine has to read of its checkpoints for each step."""
+
+    boot_id: str
+    target: Network | None = None
+    drafter: Network | None = None
+    problem: str | None = None
+    """Why the bytes are not known; ``None`` where they are."""
+
+
+class Streamed(_Record, frozen=True, kw_only=True):
+    """One kernel of the probe: how fast it read or copied, repetition by repetition."""
+
+    kernel: str
+    threads: int | None = None
+    """``None`` on a GPU."""
+    bytes_per_s: tuple[float, ...]
+
+
+class Bandwidth(_Record, frozen=True, kw_only=True, tag_field="record", tag="bandwidth"):
+    """The memory bandwidth that a probe reached beside one measurement, its engines idle."""
+
+    measurement_id: str
+    boot_id: str
+    """The engine in whose Python it ran."""
+    device: str | None = None
+    array_bytes: int | None = None
+    cache_bytes: int | None = None
+    """The last-level cache; the array is to be larger."""
+    series: tuple[Streamed, ...] = ()
+    engine_threads: int | None = None
+    """Threads that the engine computes with; ``None``: as many as it likes, or a GPU."""
+    problem: str | None = None
+    """Why there is no bandwidth; ``None`` where there is."""
+
+
+Record = (
+    Session
+    | Engine
+    | EngineEnd
+    | Weights
+    | Measurement
+    | Counters
+    | Request
+    | MeasurementEnd
+    | Bandwidth
+)
 """Any line of an evidence file, told apart by its ``record`` field."""

@@ -111,6 +111,10 @@ class RecordedSession:
     def keep(self, gate: str, name: str, drawn: str) -> None:
         """Nothing: recorded evidence is not added to."""
 
+    def with_memory(self, boot: Measured, *, probe: bool) -> Measured:  # noqa: ARG002 - as live
+        """The boot: what was seen of its checkpoint and memory is recorded with it."""
+        return boot
+
     def confirm(self) -> None:
         """Nothing: what was confirmed is recorded."""
 

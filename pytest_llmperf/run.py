@@ -121,9 +121,13 @@ class Run:
             rate_rps=own.rate_rps,
             ramp_s=own.ramp_s,
         )
+        return self.recounted(other)
+
+    def recounted(self, of: Denominator, boots: Sequence[Measured] | None = None) -> Run:
+        """Count the same turns by another denominator; ``boots`` are the same with more known."""
         return Run(
-            self.boots,
-            denominator=other,
+            boots or self.boots,
+            denominator=of,
             levels=self.levels,
             gate=self.gate,
             origin=self.origin,

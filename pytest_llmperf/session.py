@@ -17,6 +17,7 @@ import msgspec
 
 from pytest_llmperf import place, profile, record
 from pytest_llmperf.bench import Side
+from pytest_llmperf.ceiling import memory_facts
 from pytest_llmperf.client import Client
 from pytest_llmperf.declaration import Declaration
 from pytest_llmperf.errors import UsageError
@@ -179,6 +180,13 @@ class LiveSession:
             min_acceptance=declaration.plan.min_acceptance,
         )
         return measure(start, declaration, targets, workload, self._surroundings())
+
+    def with_memory(self, boot: Measured, *, probe: bool) -> Measured:
+        """A boot with what is known of its checkpoint and memory, which is looked at now."""
+        mine = self._evidence.same(boot)
+        for line in memory_facts(mine, probe=probe, tell=self.tell):
+            self._add(line)
+        return self._evidence.same(boot)
 
     def close(self) -> None:
         """Stop every engine and close the evidence; may be called again."""

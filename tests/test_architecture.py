@@ -26,7 +26,7 @@ LINES = (
     "gate run climb onset",
     "identity attribution benchmark_files history",
     "suspects bench reference planning benchmark_view",
-    "assertions claims measure lease recorded pending session",
+    "assertions claims ceiling published measure lease recorded pending session",
     "keys progress options fixtures outcome confirmation plugin",
     "__init__ testing calibrate",
 )

@@ -45,7 +45,8 @@ def test_every_test_of_the_suites_has_a_gate_that_needs_no_budget(name: str) -> 
         for keyword in node.keywords
         if keyword.arg == "at_least"
     ]
-    if "assert_no_regression" in ast.unparse(TESTS[name]):
-        return  # its gate is the past, or a reference on fresh boots
+    others = ("assert_no_regression", "assert_ceiling", "assert_claim")
+    if any(other in ast.unparse(TESTS[name]) for other in others):
+        return  # its gate is the past, the hardware's limit, or what somebody claims
     assert len(floors) == 1
     assert not any("budget" in ast.unparse(floor) for floor in floors)

@@ -33,6 +33,10 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     during: tuple[record.Counters, ...] = ()
     """The server's counters while a load ran, in the order read."""
     end: record.MeasurementEnd | None = None
+    weights: record.Weights | None = None
+    """What the engine reads of its checkpoints, where a gate asked."""
+    bandwidth: record.Bandwidth | None = None
+    """What the machine's memory gave beside this measurement, where a gate asked."""
 
     @property
     def turns(self) -> tuple[record.Request, ...]:
@@ -108,6 +112,8 @@ class _Book:
                 after=self.get(record.Counters, identity, arm.boot_id, "after"),
                 during=tuple(self._during.get((identity, arm.boot_id), ())),
                 end=self.get(record.MeasurementEnd, identity),
+                weights=self.get(record.Weights, arm.boot_id),
+                bandwidth=self.get(record.Bandwidth, identity, arm.boot_id),
             )
             for arm in measurement.arms
         )
@@ -134,13 +140,15 @@ def _key(entry: record.Record) -> tuple[object, ...]:
     match entry:
         case record.Session():
             return (record.Session,)
-        case record.Engine() | record.EngineEnd():
+        case record.Engine() | record.EngineEnd() | record.Weights():
             return (type(entry), entry.boot_id)
         case record.Measurement() | record.MeasurementEnd():
             return (type(entry), entry.measurement_id)
         case record.Counters():
             at = (entry.at_ns,) if entry.when == "during" else ()
             return (record.Counters, entry.measurement_id, entry.boot_id, entry.when, *at)
+        case record.Bandwidth():
+            return (record.Bandwidth, entry.measurement_id, entry.boot_id)
         case record.Request():
             return (record.Request, entry.request_id)
 
@@ -238,6 +246,14 @@ class Evidence:
             )
         book, start = found[0]
         return book.arms(start)
+
+    def same(self, measured: Measured) -> Measured:
+        """One arm again, with what was recorded of it since.
+
+        :raises EvidenceError: its measurement is not here.
+        """
+        arms = self.measured(measured.measurement.measurement_id)
+        return next(each for each in arms if each.arm.name == measured.arm.name)
 
     def contents(self) -> str:
         """What there is, for a message: sessions and gates."""

@@ -72,6 +72,24 @@ def checkpoint_digest(
     return f"commit {revision}" if revision and snapshot.is_dir() else None
 
 
+def checkpoint_folder(
+    source: str, revision: str | None = None, environment: Mapping[str, str] | None = None
+) -> Path | None:
+    """Where a checkpoint's files are: the local folder, or its snapshot in the hub's cache.
+
+    ``None`` where they are not at hand; nothing is fetched.
+    """
+    local = Path(source).expanduser()
+    if local.is_dir():
+        return local
+    cache = _hub_cache({**os.environ, **(environment or {})})
+    model = cache / f"models--{source.replace('/', '--')}"
+    ref = model / "refs" / (revision or "main")
+    commit = ref.read_text(encoding="utf-8").strip() if ref.is_file() else revision
+    snapshot = model / "snapshots" / (commit or "")
+    return snapshot if commit and snapshot.is_dir() else None
+
+
 def folder_digest(folder: Path) -> str:
     """A digest of names, sizes and contents; of large files only both ends are read."""
     whole = hashlib.sha256()
