@@ -142,7 +142,7 @@ def _explained(row: Row, own: Row | None, claim: Claim, of: Denominator, run: Ru
         return
     yield f"{_source(claim)} By {_counted(of)} these samples give {row.number}: {_said(row)}."
     if own is not None and own.denominator.differences(of):
-        fields = " and ".join(each.partition(":")[0] for each in own.denominator.differences(of))
+        fields = _fields(own.denominator.differences(of))
         yield (
             f"By this test's own count, {_counted(own.denominator)}, they give {own.number}: "
             f"the difference is the {fields}."
@@ -153,6 +153,12 @@ def _explained(row: Row, own: Row | None, claim: Claim, of: Denominator, run: Ru
     left_out = unknown(claim)
     if left_out:
         yield f"The claim does not say its {', '.join(left_out)}: no ranking can rest on it."
+
+
+def _fields(differences: list[str]) -> str:
+    """The fields that differ; where the clock does, the unit only follows it."""
+    names = [each.partition(":")[0] for each in differences]
+    return " and ".join(name for name in names if name != "unit" or "clock" not in names)
 
 
 def _source(claim: Claim) -> str:
