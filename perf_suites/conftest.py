@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import product
 from random import Random
 from typing import Any
 
+import msgspec
 import pytest
 
 from pytest_llmperf import Conversations, PlannedRequest, Prompts
@@ -27,6 +29,15 @@ CHOICE = ("set_light", "start_timer", "create_routine")
 
 TOKENS_PER_WORD = 1.15
 """Of household prose under the miniature's tokenizer; other tokenizers are close, not equal."""
+
+SHORT_ANSWER = 48
+"""Tokens of an answer in which one class is held against another; no class stops before."""
+
+SAMPLED = 0.7
+"""The other temperature."""
+
+STORIES_TOLD = 14
+"""Stories that a storyteller's conversation holds already: about 1,300 tokens."""
 
 TURN_FRAME_TOKENS = 93
 """Nonce, system line, last message and turn marks around the notes, by that tokenizer."""
@@ -69,6 +80,25 @@ def prose() -> Prompts:
 
 
 @pytest.fixture(scope="session")
+def storyteller() -> Conversations:
+    """Two live conversations of stories that were told, and requests for one more."""
+    return unchanging(_stories)
+
+
+@pytest.fixture(scope="session")
+def classes_of_output(
+    tool_calls: Prompts, json_records: Prompts, code: Prompts, prose: Prompts
+) -> list[Prompts]:
+    """The same prompts as elsewhere with shorter answers, and prose once more, sampled.
+
+    No seed is sent: with one, and a drafter, vLLM's engine on a CPU dies at a sampled request.
+    """
+    shorter = [_limited(each, SHORT_ANSWER) for each in (tool_calls, json_records, code, prose)]
+    sampled = _limited(prose, SHORT_ANSWER, temperature=SAMPLED)
+    return [*shorter, msgspec.structs.replace(sampled, name="sampled_prose")]
+
+
+@pytest.fixture(scope="session")
 def conversations_of() -> Callable[[int], Conversations]:
     """Make live conversations of about so many prompt tokens."""
     return lambda prompt_tokens: unchanging(lambda: _notebooks(prompt_tokens))
@@ -86,6 +116,37 @@ def _history(requests: int) -> PlannedRequest:
     for number in range(requests):
         messages += _exchange(household.tool_request(drawn), f"call_{number}")
     return _planned(messages, "tool_call", max_tokens=48, tools=household.TOOLS)
+
+
+def _stories() -> Conversations:
+    histories = []
+    for seed in ("first", "second"):
+        drawn = Random(seed)
+        messages = [_said("system", SPEAKER)]
+        for _ in range(STORIES_TOLD):
+            story = household.prose_request(drawn)
+            messages += [_said("user", story.text), _said("assistant", story.answer)]
+        histories.append(_planned(messages, "prose", max_tokens=SHORT_ANSWER))
+    return Conversations(name="storyteller", histories=tuple(histories), branches=_wishes())
+
+
+def _wishes() -> tuple[str, ...]:
+    """Requests for a story about different things, in words of equal number and length."""
+    drawn = Random("wishes")
+    texts = {household.prose_request(drawn).text for _ in range(4000)}
+    sizes = Counter((len(text.split()), len(text)) for text in texts)
+    ((words, letters), _), *_ = sizes.most_common(1)
+    alike = sorted(text for text in texts if (len(text.split()), len(text)) == (words, letters))
+    drawn.shuffle(alike)
+    return tuple(alike[:41])
+
+
+def _limited(workload: Prompts, max_tokens: int, temperature: float = 0.0) -> Prompts:
+    items = tuple(
+        msgspec.structs.replace(each, max_tokens=max_tokens, temperature=temperature)
+        for each in workload.items
+    )
+    return msgspec.structs.replace(workload, items=items)
 
 
 def _branches() -> tuple[str, ...]:

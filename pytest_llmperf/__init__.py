@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pytest_llmperf.assertions import assert_latency as assert_latency
     from pytest_llmperf.assertions import assert_no_regression as assert_no_regression
     from pytest_llmperf.assertions import assert_speedup as assert_speedup
+    from pytest_llmperf.assertions import assert_speedup_by_class as assert_speedup_by_class
     from pytest_llmperf.assertions import assert_throughput as assert_throughput
     from pytest_llmperf.ceiling import assert_ceiling as assert_ceiling
     from pytest_llmperf.claims import assert_burst as assert_burst
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from pytest_llmperf.errors import InvalidMeasurement as InvalidMeasurement
     from pytest_llmperf.errors import LlmperfError as LlmperfError
     from pytest_llmperf.errors import Regression as Regression
+    from pytest_llmperf.factorial import Factorial as Factorial
     from pytest_llmperf.planned import PlannedRequest as PlannedRequest
     from pytest_llmperf.published import Claim as Claim
     from pytest_llmperf.published import assert_claim as assert_claim
@@ -36,6 +38,7 @@ _ROOMS = {
     "Client": "client",
     "Conversations": "workload",
     "Denominator": "denominator",
+    "Factorial": "factorial",
     "InvalidMeasurement": "errors",
     "LlmperfError": "errors",
     "Pair": "run",
@@ -51,6 +54,7 @@ _ROOMS = {
     "assert_latency": "assertions",
     "assert_no_regression": "assertions",
     "assert_speedup": "assertions",
+    "assert_speedup_by_class": "assertions",
     "assert_throughput": "assertions",
 }
 

@@ -6,15 +6,18 @@ same: they return verdicts, and raise ``Regression`` or ``InvalidMeasurement``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import exp, inf, log
 from statistics import fmean
 
-from pytest_llmperf import assumption
+import msgspec
+
+from pytest_llmperf import assumption, attribution
 from pytest_llmperf.budget import Budget
 from pytest_llmperf.denominator import BUILT_IN, DECODE_THROUGHPUT, Denominator
 from pytest_llmperf.errors import InvalidMeasurement, LlmperfError, Regression, UsageError
 from pytest_llmperf.gate import Gate
+from pytest_llmperf.predictability import ByClass
 from pytest_llmperf.report import Row
 from pytest_llmperf.run import Pair, Run
 from pytest_llmperf.sample import Counted, every_denominator
@@ -82,6 +85,34 @@ def assert_speedup(pair: Pair, *, at_least: float) -> list[Verdict]:
     return conclude(pair.candidate.gate, [ratio_row(pair, at_least)])
 
 
+def assert_speedup_by_class(
+    classes: ByClass, *, at_least: float | Mapping[str, float]
+) -> list[Verdict]:
+    """Assert the least speed-up of each class of output; the verdict names the class.
+
+    The chance of any false REGRESS is that of one claim: alpha is divided by the classes.
+
+    :param at_least: a floor for each class by name, or one for all.
+    :returns: a verdict for each class.
+    :raises Regression: one of them is below its floor.
+    :raises InvalidMeasurement: an arm of one of them did not measure what it declares.
+    :raises UsageError: floors and classes are not the same.
+    """
+    wants_run(classes, ByClass)
+    floors = classes.floors(at_least)
+    for floor in floors.values():
+        check_limit(floor)
+    (gate, *_) = (pair.candidate.gate for pair in classes.pairs.values())
+    if only_records(gate):
+        return []
+    rows = [
+        ratio_row(pair, floors[name], of_class=name, classes=len(floors))
+        for name, pair in classes.pairs.items()
+    ]
+    beside = classes.table if all(row.verdict.word != "INVALID" for row in rows) else ()
+    return conclude(gate, [msgspec.structs.replace(row, beside=beside) for row in rows])
+
+
 def assert_no_regression(run: Run, *, p: float = 0.5) -> list[Verdict]:
     """Assert that a quantile of a run did not get worse than this gate's past.
 
@@ -113,16 +144,18 @@ def assert_no_regression(run: Run, *, p: float = 0.5) -> list[Verdict]:
     return conclude(run.gate, [run.origin.source.against_the_past(run, run.gate, p)])
 
 
-def ratio_row(pair: Pair, floor: float) -> Row:
+def ratio_row(pair: Pair, at_least: float, *, of_class: str = "", classes: int = 1) -> Row:
     """Judge a speed-up against a floor; nothing is raised and no gate is told."""
-    claim = claim_text(f"speed-up of {pair.of.name} by {pair.factor}", "at least", floor, "x")
-    scope = scope_of(pair.candidate, _FEW if pair.factor == "prefix" else _FEW_PAIRS)
+    what = f"{pair.claimed} on {of_class}" if of_class else pair.claimed
+    claim = claim_text(what, "at least", at_least, "x")
+    boots = {run.measured.arm.boot_id for run in pair.runs}
+    scope = scope_of(pair.candidate, _FEW if len(boots) == 1 else _FEW_PAIRS)
     objections = pair.contradictions
     reason = _no_ratio(pair)
     if reason is not None and not objections:
         verdict = undecided(*reason, claim=claim, scope=scope)
     else:
-        comparison = None if objections else _ratio(pair, floor)
+        comparison = None if objections else _ratio(pair, at_least, classes)
         verdict = judge(comparison, objections, claim=claim, scope=scope, unit="x")
     return Row(
         gate=gate_name(pair.candidate.gate),
@@ -131,14 +164,23 @@ def ratio_row(pair: Pair, floor: float) -> Row:
         arms=pair.arms,
         estimate=None if objections else pair.ratio(),
         evidence=pair.evidence,
-        beside=() if objections else _ratios_beside(pair),
-        findings=pair.findings,
+        beside=() if objections else pair.table or _ratios_beside(pair),
+        findings=(*_conditions(pair), *pair.findings),
+        where=attribution.where_lines([run.boots for run in pair.runs]),
     )
 
 
-def _ratio(pair: Pair, floor: float) -> assumption.Comparison:
+def _conditions(pair: Pair) -> tuple[str, ...]:
+    """A gain by speculation is never told without what it depends on."""
+    if "speculation" not in pair.factor:
+        return ()
+    return (f"At {attribution.conditions(pair.candidate.measured)}.",)
+
+
+def _ratio(pair: Pair, floor: float, claims: int = 1) -> assumption.Comparison:
     """Blocks are the replicates of one boot's ratio; boots are the replicates of a build's."""
     levels = pair.candidate.levels
+    levels = msgspec.structs.replace(levels, alpha=levels.alpha / claims)
     per_boot = pair.log_ratios()
     if len(per_boot) == 1:
         return assumption.ratio_against(
@@ -235,6 +277,7 @@ def quantile_row(run: Run, p: float, limit: float | Budget, relation: assumption
         evidence=run.evidence,
         beside=() if objections else _numbers_beside(run),
         findings=run.findings,
+        where=attribution.where_lines([run.boots]),
     )
 
 

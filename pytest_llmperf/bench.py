@@ -16,9 +16,11 @@ from pytest_llmperf.declaration import Declaration, rung_of
 from pytest_llmperf.denominator import Denominator
 from pytest_llmperf.errors import EvidenceError, UsageError
 from pytest_llmperf.evidence import Measured
+from pytest_llmperf.factorial import BOTH, NEITHER, Factorial
 from pytest_llmperf.gate import Gate
 from pytest_llmperf.markers import Factor, Ladder
 from pytest_llmperf.plan import CANDIDATE, REFERENCE
+from pytest_llmperf.predictability import ByClass, class_of, refuse_alike
 from pytest_llmperf.run import Levels, Origin, Pair, Run
 from pytest_llmperf.workload import Conversations, Prompts, Workload
 
@@ -84,6 +86,12 @@ class Bench:
 
         :raises UsageError: the test declares a speed-up, or an argument is of the wrong kind.
         """
+        if self._declaration.factors:
+            raise UsageError(
+                "This test declares a factorial and measures one arm.",
+                f"Its markers cross {' and '.join(self._declaration.factors)}.",
+                "Call llmperf.factorial(candidate, reference, workload).",
+            )
         if self._declaration.factor is not None:
             raise UsageError(
                 "This test declares a speed-up and measures one arm.",
@@ -148,6 +156,44 @@ class Bench:
         reference, workload = _arms(factor, candidate, rest)
         runs = self._measure(self._sides(factor, candidate, reference), workload)
         return Pair(runs[0], runs[1], of=of, factor=factor)
+
+    def factorial(self, candidate: Lease, reference: Lease, workload: Workload) -> Factorial:
+        """Measure two mechanisms, each on and off, in interleaved blocks of all four cells.
+
+        The candidate has the first factor on, the reference off; each answers with the prefix
+        cached and with it cold.
+
+        :raises UsageError: the test's markers declare no factorial.
+        """
+        factors = self._declaration.factors
+        if not factors:
+            raise UsageError(
+                "This test crosses two mechanisms and declares no factorial.",
+                f"Its denominator is {self._declaration.denominator.name}.",
+                "Mark it with factorial(of=..., factors=('speculation', 'prefix')).",
+            )
+        warm = self._declaration.denominator
+        cold = msgspec.structs.replace(warm, prefix="cold")
+        states = ((candidate, warm), (candidate, cold), (reference, warm), (reference, cold))
+        order = (BOTH, factors[0], factors[1], NEITHER)
+        sides = [
+            Side(name=name, lease=lease, denominator=denominator)
+            for name, (lease, denominator) in zip(order, states, strict=True)
+        ]
+        runs = self._measure(sides, workload)
+        return Factorial(dict(zip(order, runs, strict=True)), of=warm, factors=factors)
+
+    def by_class(
+        self, candidate: Lease, reference: Lease, workloads: Sequence[Workload]
+    ) -> ByClass:
+        """Compare two arms on each workload in turn; each is a class with a window of its own.
+
+        :raises UsageError: no speed-up is declared, there is no workload, or two of one class.
+        """
+        classes = [class_of(each) for each in workloads]
+        refuse_alike(classes)
+        pairs = [self.compare(candidate, reference, each) for each in workloads]
+        return ByClass(dict(zip(classes, pairs, strict=True)))
 
     def _sides(self, factor: Factor, candidate: Lease, reference: Lease) -> list[Side]:
         own = self._declaration.denominator

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from pytest_llmperf.record import Counters
+from pytest_llmperf.histograms import grown, totals
+from pytest_llmperf.record import Counters, Spans
 
 if TYPE_CHECKING:
     from prometheus_client.samples import Sample as Series
@@ -87,12 +88,14 @@ def parse(
         return _unreadable(empty, problem)
     ours = [each for each in page if model is None or each.labels.get(_MODEL, model) == model]
     values, broken = _values(ours)
+    spans, no_totals = totals(ours)
     return msgspec.structs.replace(
         empty,
         **values,
         accepted_per_position=_per_position(ours),
+        spans=spans,
         started_at=_started(ours),
-        problem="; ".join((*broken, *_swapped(values))) or None,
+        problem="; ".join((*broken, *no_totals, *_swapped(values))) or None,
     )
 
 
@@ -195,6 +198,8 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True):
     generation_tokens: float | None = None
     requests_finished: float | None = None
     preemptions: float | None = None
+    spans: Spans = Spans()
+    """Seconds that the server's histograms grew by, and over how many requests."""
     restarted: str | None = None
     """What shows that the server restarted inside the window; every growth is then ``None``."""
 
@@ -230,9 +235,10 @@ def difference(before: Counters | None, after: Counters | None) -> Delta:
     restarted = _restarted(before, after)
     if restarted is not None:
         return Delta(restarted=restarted)
-    grown = {name: _minus(getattr(after, name), getattr(before, name)) for name in COUNTERS}
+    counts = {name: _minus(getattr(after, name), getattr(before, name)) for name in COUNTERS}
     positions = _positions_grown(before, after)
-    return msgspec.structs.replace(Delta(), **grown, accepted_per_position=positions)
+    spans = grown(before.spans, after.spans)
+    return msgspec.structs.replace(Delta(), **counts, accepted_per_position=positions, spans=spans)
 
 
 def _restarted(before: Counters, after: Counters) -> str | None:

@@ -19,6 +19,7 @@ from pytest_llmperf.markers import (
     AggregateThroughput,
     Burst,
     Factor,
+    Factorial,
     General,
     Ladder,
     Load,
@@ -36,6 +37,13 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
     speedup: Denominator | None = None
     """The denominator of the ratio; ``None`` where the test compares nothing."""
     factor: Factor | None = None
+    factors: tuple[Factor, ...] = ()
+    """The two factors of a factorial; none where there is none."""
+
+    @property
+    def arms(self) -> int:
+        """How many arms are measured: one, two that are compared, or four cells."""
+        return 4 if self.factors else 1 if self.factor is None else 2
 
     @property
     def windows(self) -> int | None:
@@ -163,7 +171,7 @@ def _together(records: Mapping[str, Plan]) -> tuple[Declaration | None, list[str
         both = " and ".join(sorted(named))
         why = "Keep one of them; the same samples are shown under the others anyway."
         return None, [f"{both}: one test has one denominator. {why}"]
-    if isinstance(ratio, SpeedUp):
+    if isinstance(ratio, SpeedUp) and named != ["factorial"]:
         problems = _ratio_problems(ratio, records[named[0]] if named else ratio)
         if problems:
             return None, problems
@@ -174,6 +182,9 @@ def _together(records: Mapping[str, Plan]) -> tuple[Declaration | None, list[str
     if not named:
         return None, []
     plan = records[named[0]]
+    if isinstance(plan, Factorial):
+        problems = _factorial_problems(plan, ratio)
+        return (None, problems) if problems else (_crossed(plan), [])
     return Declaration(denominator=_denominator(named[0], plan), plan=plan), []
 
 
@@ -189,6 +200,11 @@ def _compared(denominator: Denominator, plan: Plan, of: Denominator, factor: Fac
         ramp_s=denominator.ramp_s,
     )
     return Declaration(denominator=denominator, plan=plan, speedup=of, factor=factor)
+
+
+def _crossed(plan: Factorial) -> Declaration:
+    of = msgspec.structs.replace(BUILT_IN[plan.of], prefix="warm")
+    return Declaration(denominator=of, plan=plan, factors=plan.factors)
 
 
 def _denominator(name: str, plan: Plan) -> Denominator:
@@ -240,6 +256,25 @@ def _ratio_problems(ratio: SpeedUp, plan: Plan) -> list[str]:
     if plan.turns < _FEWEST_COMPARED:
         problems.append(
             f"speedup: turns={plan.turns}: a ratio needs two blocks of two turns on each arm "
+            f"before any test can reject anything. Plan at least {_FEWEST_COMPARED}."
+        )
+    return problems
+
+
+def _factorial_problems(plan: Factorial, ratio: Plan | None) -> list[str]:
+    problems = []
+    if ratio is not None:
+        problems.append(
+            "factorial and speedup: each factor's gain is an effect of the factorial: keep that."
+        )
+    if plan.factors[1] != "prefix" or plan.factors[0] == "prefix":
+        problems.append(
+            f"factorial: factors={plan.factors!r}: the first is of two engines ('speculation' or "
+            "'profile'), the second is 'prefix', which each of them can do both ways."
+        )
+    if plan.turns < _FEWEST_COMPARED:
+        problems.append(
+            f"factorial: turns={plan.turns}: an effect needs two blocks of two turns in each cell "
             f"before any test can reject anything. Plan at least {_FEWEST_COMPARED}."
         )
     return problems

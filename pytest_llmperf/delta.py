@@ -53,6 +53,8 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     finish: str | None = None
     token_ids: int | None = None
     """How many token ids came with it; ``None`` when the field is absent."""
+    ids: tuple[int, ...] = ()
+    """The token ids themselves."""
     unknown: dict[str, str] = {}
 
     @property
@@ -177,6 +179,7 @@ def _part(place: int, choice: dict[str, Any]) -> Part:
         calls=sum(1 for name, _ in calls if name),
         finish=_finish(choice.get("finish_reason")),
         token_ids=len(ids) if isinstance(ids, list) else None,
+        ids=tuple(each for each in ids if isinstance(each, int)) if isinstance(ids, list) else (),
         unknown=_unknown(delta),
     )
 

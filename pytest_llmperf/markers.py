@@ -153,6 +153,14 @@ class SpeedUp(Plan, frozen=True, kw_only=True):
     min_cached_share: Share | None = None
 
 
+class Factorial(Plan, frozen=True, kw_only=True):
+    """Two mechanisms at once, each on and off: what each gains, and how their gains combine."""
+
+    of: Literal["single_stream", "time_to_first_token", "decode_throughput"]
+    factors: tuple[Factor, Factor] = ("speculation", "prefix")
+    min_cached_share: Share | None = None
+
+
 MARKERS: dict[str, type[Plan]] = {
     "single_stream": SingleStream,
     "time_to_first_token": TimeToFirstToken,
@@ -162,6 +170,7 @@ MARKERS: dict[str, type[Plan]] = {
     "burst": Burst,
     "ladder": Ladder,
     "speedup": SpeedUp,
+    "factorial": Factorial,
     "denominator": General,
 }
 """Every marker of this plugin and the record of its keywords."""

@@ -38,8 +38,8 @@ def steps(
 ) -> list[Step]:
     """Plan one measurement.
 
-    :param prefixes: the cache state that each arm declares, by arm; one or two arms.
-    :param turns: turns for each arm; rounded up to whole blocks where two arms are compared.
+    :param prefixes: the cache state that each arm declares, by arm; one, two or four arms.
+    :param turns: turns for each arm; rounded up to whole blocks where arms are compared.
     :param warmup: requests for each arm before, with fresh prompts of the same kind.
     :param seed: of the nonces; two runs with one seed send the same bytes.
     """
@@ -49,9 +49,9 @@ def steps(
 
 
 def whole_blocks(declaration: Declaration) -> int:
-    """Turns for each arm: whole blocks where two arms are compared."""
+    """Turns for each arm: whole blocks where arms are compared."""
     turns = declaration.plan.turns
-    return turns if declaration.factor is None else turns + turns % BLOCK
+    return turns if declaration.arms == 1 else turns + turns % BLOCK
 
 
 class _Planner:
@@ -71,7 +71,7 @@ class _Planner:
             yield from self._block(role, block, first + start, size, arms)
 
     def _block(self, role: Role, block: int, first: int, size: int, arms: list[str]) -> list[Step]:
-        order = _order(arms, size, flipped=block % 2 == 1)
+        order = _order(arms, size, block=block)
         turns = [self._turn(role, block, arm, first + index) for arm, index in order]
         return self._primes(role, block, turns) + turns
 
@@ -131,9 +131,19 @@ def _place(workload: Conversations, index: int) -> tuple[int, int, int]:
     return conversation, branch + 1, life
 
 
-def _order(arms: list[str], size: int, *, flipped: bool) -> list[tuple[str, int]]:
-    """A B B A over two arms (B A A B when flipped), each arm through the block's prompts."""
+def _order(arms: list[str], size: int, *, block: int) -> list[tuple[str, int]]:
+    """Each arm through the block's prompts, in an order whose way back mirrors its way there.
+
+    A B B A over two arms, B A A B in the next block; over four arms A B D C C D B A, and so on
+    through the rows of a Latin square in which each arm follows every other one once. So a steady
+    drift cancels inside each block, and over four blocks no arm has a better place.
+    """
     if len(arms) == 1:
         return [(arms[0], index) for index in range(size)]
-    first, second = reversed(arms) if flipped else arms
-    return [(first, 0), (second, 0), (second, 1), (first, 1)]
+    row = _WILLIAMS[block % 4] if len(arms) == 4 else ((0, 1), (1, 0))[block % 2]  # noqa: PLR2004 - the cells of a factorial
+    there = [arms[place] for place in row]
+    return [(arm, 0) for arm in there] + [(arm, 1) for arm in reversed(there)]
+
+
+_WILLIAMS = ((0, 1, 3, 2), (1, 2, 0, 3), (2, 3, 1, 0), (3, 0, 2, 1))
+"""A Latin square of four, balanced for who follows whom (Williams 1949)."""

@@ -138,6 +138,8 @@ class Request(_Record, frozen=True, kw_only=True, tag_field="record", tag="reque
     server_timings: dict[str, Any] | None = None
     """What the server says of its own timing; evidence only, never mixed with our stamps."""
     output_digest: str | None = None
+    repetition: float | None = None
+    """Share of the output's 4-grams of token ids that stood in it before (``repetition``)."""
     warnings: tuple[str, ...] = ()
 
     @property
@@ -249,7 +251,9 @@ class Measurement(_Record, frozen=True, kw_only=True, tag_field="record", tag="m
     """``confirm``: fresh boots of candidate and reference, after the gate was suspected."""
     arms: tuple[Arm, ...]
     factor: str | None = None
-    """The one field in which the arms may differ; ``None`` with one arm."""
+    """The one field in which two arms may differ; ``None`` with one arm, or with four."""
+    factors: tuple[str, ...] = ()
+    """The two fields in which the four cells of a factorial differ."""
     workload: str
     workload_digest: str
     turns: int
@@ -259,6 +263,30 @@ class Measurement(_Record, frozen=True, kw_only=True, tag_field="record", tag="m
     warmup: int = 0
     min_cached_share: float | None = None
     min_acceptance: float = 0.15
+
+
+class Spent(_Record, frozen=True, kw_only=True):
+    """A histogram's total, cumulative: seconds over all its observations, and how many."""
+
+    sum_s: float
+    count: float
+
+
+class Spans(_Record, frozen=True, kw_only=True):
+    """What the server says of where its requests' time went. ``None``: the page lacks it."""
+
+    queue: Spent | None = None
+    """Queued until first scheduled."""
+    prefill: Spent | None = None
+    """First scheduled until the first token."""
+    decode: Spent | None = None
+    """First until last token."""
+    inference: Spent | None = None
+    """First scheduled until the last token."""
+    whole: Spent | None = None
+    """Arrived until finished."""
+    first_token: Spent | None = None
+    """Arrived until the first token."""
 
 
 class Counters(_Record, frozen=True, kw_only=True, tag_field="record", tag="counters"):
@@ -287,6 +315,7 @@ class Counters(_Record, frozen=True, kw_only=True, tag_field="record", tag="coun
     requests_running: float | None = None
     requests_waiting: float | None = None
     preemptions: float | None = None
+    spans: Spans = Spans()
     started_at: float | None = None
     """When the server's process started (Unix seconds), to notice a restart."""
 

@@ -65,6 +65,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """What a reader should know of the evidence that does not make it invalid."""
     picture: tuple[str, ...] = ()
     """Lines drawn from the same samples, printed as they are; at most 50 columns wide each."""
+    where: tuple[str, ...] = ()
+    """Where the caller's time went, a line for each engine."""
 
     @property
     def word(self) -> str:
@@ -101,8 +103,9 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
             return self._objections
         reason = None if self.verdict.word == "PASS" else self.verdict.reason
         lines = (("why", reason), ("to decide", self.verdict.would_decide))
+        spent = (("where", text) for text in self.where)
         notes = (("note", text) for text in (*self.verdict.notes, *self.findings))
-        return tuple((label, text) for label, text in (*lines, *notes) if text)
+        return tuple((label, text) for label, text in (*lines, *spent, *notes) if text)
 
     @property
     def _objections(self) -> tuple[tuple[str, str], ...]:

@@ -205,15 +205,35 @@ class Pair:
             return "cached against cold prefix"
         return f"{self.candidate.measured.arm.engine} against {self.reference.measured.arm.engine}"
 
+    @property
+    def claimed(self) -> str:
+        """What an assertion of it claims something of."""
+        return f"speed-up of {self.of.name} by {self.factor}"
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """Both arms."""
+        return self.candidate, self.reference
+
+    @property
+    def table(self) -> tuple[tuple[str, str], ...]:
+        """What stands beside the ratio in place of its other clocks; nothing of two arms."""
+        return ()
+
     @cached_property
     def contradictions(self) -> tuple[Contradiction, ...]:
         """Each arm against its own declaration, then both against the one factor."""
         arms = (*self.candidate.contradictions, *self.reference.contradictions)
-        between = (
+        return tuple(dict.fromkeys((*arms, *self.between)))
+
+    @property
+    def between(self) -> tuple[Contradiction, ...]:
+        """What makes their comparison invalid although each arm may be sound."""
+        found = (
             proof.pair_contradictions(candidate, reference, self.factor, self.of)
             for candidate, reference in zip(self.candidate.boots, self.reference.boots, strict=True)
         )
-        return tuple(dict.fromkeys((*arms, *_each_kind_once(between))))
+        return _each_kind_once(found)
 
     @property
     def evidence(self) -> str:

@@ -172,6 +172,7 @@ class LiveSession:
             stage=stage,
             arms=tuple(target.arm for target in targets),
             factor=declaration.factor,
+            factors=declaration.factors,
             workload=workload.name,
             workload_digest=workload.digest,
             turns=whole_blocks(declaration),

@@ -15,6 +15,7 @@ import msgspec
 from pytest_llmperf import doubt
 from pytest_llmperf.delta import Part, Piece, count, read
 from pytest_llmperf.record import Answerer, Chunk, Failure, TokenSource, Usage
+from pytest_llmperf.repetition import repetition
 from pytest_llmperf.sse import Event
 from pytest_llmperf.tokens import Borne, borne, total_tokens
 
@@ -41,6 +42,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     text: str = ""
     """All text in the order in which it came, of every channel."""
     output_digest: str | None = None
+    repetition: float | None = None
 
 
 def read_stream(
@@ -78,6 +80,7 @@ def read_stream(
         warnings=(*warnings, *_endings(pieces, leftover=leftover, broken=broken)),
         text="".join(part.text for piece in pieces for part in piece.parts),
         output_digest=_digest(pieces),
+        repetition=_repetition(pieces),
     )
 
 
@@ -207,3 +210,12 @@ def _digest(pieces: Sequence[Piece]) -> str | None:
     if not texts:
         return None
     return hashlib.sha256(msgspec.json.encode(sorted(texts.items()))).hexdigest()
+
+
+def _repetition(pieces: Sequence[Piece]) -> float | None:
+    """By the token ids of the only choice; ``None`` where some of its text came without any."""
+    parts = [part for piece in pieces for part in piece.parts]
+    has_gaps = any(part.text and part.token_ids is None for part in parts)
+    if has_gaps or len({part.index for part in parts}) != 1:
+        return None
+    return repetition([each for part in parts for each in part.ids])

@@ -18,7 +18,7 @@ from pytest_llmperf.assumption.boots import log_quantile
 from pytest_llmperf.assumption.confirm import Confirmed, Suspect, confirm
 from pytest_llmperf.assumption.looks import Arms, design_of
 from pytest_llmperf.assumption.screen import Screened, screen
-from pytest_llmperf.attribution import explain
+from pytest_llmperf.attribution import explain, where_lines
 from pytest_llmperf.evidence import Measured
 from pytest_llmperf.gate import Gate
 from pytest_llmperf.report import Row
@@ -175,6 +175,7 @@ def _gate_row(
         estimate=None if run.contradictions else estimate,
         evidence=run.evidence,
         findings=(*run.findings, *differs),
+        where=where_lines([run.boots]),
     )
 
 

@@ -292,3 +292,39 @@ class TestALoad:
         self, marker: str, keywords: dict[str, Any], problem: str
     ) -> None:
         assert _problems((marker, keywords)) == [problem]
+
+
+class TestAFactorial:
+    def test_crosses_an_engine_with_the_prefix(self) -> None:
+        declared = _declared(("factorial", {"of": "single_stream", "turns": 8}))
+        assert declared.factors == ("speculation", "prefix")
+        assert (declared.factor, declared.arms) == (None, 4)
+
+    def test_may_cross_two_profiles_with_the_prefix(self) -> None:
+        factors = ("profile", "prefix")
+        declared = _declared(("factorial", {"of": "decode_throughput", "factors": factors}))
+        assert declared.factors == factors
+
+    @pytest.mark.parametrize(
+        "factors", [("prefix", "prefix"), ("prefix", "speculation"), ("speculation", "profile")]
+    )
+    def test_takes_no_other_factors(self, factors: tuple[str, str]) -> None:
+        (found,) = _problems(("factorial", {"of": "single_stream", "factors": factors}))
+        assert found == (
+            f"factorial: factors={factors!r}: the first is of two engines ('speculation' or "
+            "'profile'), the second is 'prefix', which each of them can do both ways."
+        )
+
+    def test_needs_two_blocks(self) -> None:
+        (found,) = _problems(("factorial", {"of": "single_stream", "turns": 3}))
+        assert found == (
+            "factorial: turns=3: an effect needs two blocks of two turns in each cell before any "
+            "test can reject anything. Plan at least 4."
+        )
+
+    def test_states_its_gains_itself(self) -> None:
+        speedup = {"of": "single_stream", "factor": "speculation"}
+        found = _problems(("factorial", {"of": "single_stream"}), ("speedup", speedup))
+        assert (
+            "factorial and speedup: each factor's gain is an effect of the factorial" in found[-1]
+        )

@@ -41,12 +41,12 @@ def test_every_test_of_the_suites_has_a_gate_that_needs_no_budget(name: str) -> 
     floors = [
         keyword.value
         for node in ast.walk(TESTS[name])
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "assert_speedup"
+        if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("assert_speedup")
         for keyword in node.keywords
         if keyword.arg == "at_least"
     ]
     others = ("assert_no_regression", "assert_ceiling", "assert_claim")
     if any(other in ast.unparse(TESTS[name]) for other in others):
         return  # its gate is the past, the hardware's limit, or what somebody claims
-    assert len(floors) == 1
+    assert floors
     assert not any("budget" in ast.unparse(floor) for floor in floors)

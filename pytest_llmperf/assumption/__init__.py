@@ -20,6 +20,7 @@ from pytest_llmperf.assumption.comparison import (
     Relation,
     Replicate,
 )
+from pytest_llmperf.assumption.contrast import Contrasts, Together, contrasts, together
 from pytest_llmperf.assumption.ranks import (
     quantile,
     quantile_against,
@@ -40,14 +41,18 @@ __all__ = [
     "BOOTS",
     "POWER",
     "Comparison",
+    "Contrasts",
     "Relation",
     "Replicate",
+    "Together",
     "block_log_ratios",
+    "contrasts",
     "quantile",
     "quantile_against",
     "quantile_against_over_boots",
     "ratio_against",
     "rising_trend_p",
     "throughput_against",
+    "together",
     "two_sample_ratio_against",
 ]

@@ -14,12 +14,14 @@ from pytest_llmperf.attribution.explain import (
 )
 from pytest_llmperf.attribution.split import Part
 from pytest_llmperf.attribution.terms import Terms, joint, terms
+from pytest_llmperf.attribution.where import Where, where, where_lines
 
 __all__ = [
     "Arms",
     "Explanation",
     "Part",
     "Terms",
+    "Where",
     "conditions",
     "explain",
     "explain_ratio",
@@ -27,4 +29,6 @@ __all__ = [
     "joint",
     "terms",
     "verifying_step",
+    "where",
+    "where_lines",
 ]

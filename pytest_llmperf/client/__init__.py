@@ -266,5 +266,6 @@ def _record(
         loop_lag_ns=late_ns,
         server_timings=reading.server_timings,
         output_digest=reading.output_digest,
+        repetition=reading.repetition,
         warnings=reading.warnings,
     )

@@ -80,6 +80,9 @@ class Counts(msgspec.Struct, kw_only=True):
     draft_tokens: int = 0
     accepted: list[int] = []
     """Accepted tokens by position in the draft."""
+    prefill_s: float = 0.0
+    """Pretended seconds until the first tokens of what has finished; likewise below."""
+    decode_s: float = 0.0
 
 
 class Turn(msgspec.Struct, kw_only=True):
@@ -90,6 +93,8 @@ class Turn(msgspec.Struct, kw_only=True):
     cached: int
     limit: int
     made: list[int] = []
+    spent_s: list[float] = []
+    """Pretended seconds of each step so far."""
 
 
 class MakeBelieve:
@@ -148,6 +153,7 @@ class MakeBelieve:
             ids = [self._id(word) for word in words]
             turn.made += ids
             self.counts.generation_tokens += size
+            turn.spent_s.append(wait_s)
             yield wait_s, "".join(words if self.faults.garbage else [f" {w}" for w in words]), ids
             wait_s = behaviour.step_s
             left = turn.limit - len(turn.made)
@@ -157,6 +163,8 @@ class MakeBelieve:
         """Count it out; what was computed stays in the cache."""
         self.counts.running -= 1
         self.counts.finished[reason] = self.counts.finished.get(reason, 0) + 1
+        self.counts.prefill_s += sum(turn.spent_s[:1])
+        self.counts.decode_s += sum(turn.spent_s[1:])
         self._keep([*turn.prompt, *turn.made])
 
     def finish_reason(self, turn: Turn) -> str:

@@ -25,7 +25,26 @@ def page(engine: MakeBelieve, *, started_at: float) -> str:
         lines += _family(f"vllm:{name}_total", "counter", samples)
         born = [(each, started_at) for each, _ in samples]
         lines += _family(f"vllm:{name}_created", "gauge", born)
-    return "\n".join([*lines, ""])
+    return "\n".join([*lines, *_histograms(engine, labels), ""])
+
+
+def _histograms(engine: MakeBelieve, labels: dict[str, str]) -> Iterator[str]:
+    counts = engine.counts
+    number, whole_s = sum(counts.finished.values()), counts.prefill_s + counts.decode_s
+    spans = {
+        "request_queue_time": 0.0,
+        "request_prefill_time": counts.prefill_s,
+        "request_decode_time": counts.decode_s,
+        "request_inference_time": whole_s,
+        "e2e_request_latency": whole_s,
+        "time_to_first_token": counts.prefill_s,
+    }
+    for name, total_s in spans.items():
+        family = f"vllm:{name}_seconds"
+        yield f"# TYPE {family} histogram"
+        yield _line(f"{family}_bucket", {**labels, "le": "+Inf"}, number)
+        yield _line(f"{family}_count", labels, number)
+        yield _line(f"{family}_sum", labels, total_s)
 
 
 def _counters(engine: MakeBelieve, labels: dict[str, str]) -> dict[str, list[_Sample]]:
@@ -70,5 +89,9 @@ def _family(name: str, kind: str, samples: Sequence[_Sample]) -> Iterator[str]:
     yield f"# HELP {name} Of an imagined engine."
     yield f"# TYPE {name} {kind}"
     for labels, value in samples:
-        inside = ",".join(f'{key}="{text}"' for key, text in sorted(labels.items()))
-        yield f"{name}{{{inside}}} {float(value)}" if inside else f"{name} {float(value)}"
+        yield _line(name, labels, value)
+
+
+def _line(name: str, labels: dict[str, str], value: float) -> str:
+    inside = ",".join(f'{key}="{text}"' for key, text in sorted(labels.items()))
+    return f"{name}{{{inside}}} {float(value)}" if inside else f"{name} {float(value)}"
