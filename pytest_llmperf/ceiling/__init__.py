@@ -12,6 +12,7 @@ import msgspec
 
 from pytest_llmperf import assumption, record
 from pytest_llmperf.assertions import conclude, gate_name, only_records, scope_of, too_few_boots
+from pytest_llmperf.attribution import where_lines
 from pytest_llmperf.ceiling import checkpoint
 from pytest_llmperf.ceiling.reached import Limit, contradictions, limit_of, log_shares
 from pytest_llmperf.ceiling.words import beside, findings
@@ -123,6 +124,7 @@ def _row(plain: Run, drafting: Run | None, measured: Run | Pair, floor: float) -
         evidence=plain.evidence,
         beside=() if objections else beside(plain, drafting, pair),
         findings=(*(() if objections else findings(plain)), *plain.findings),
+        where=where_lines([plain.boots]),
     )
 
 

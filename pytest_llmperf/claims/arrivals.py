@@ -11,6 +11,7 @@ import msgspec
 
 from pytest_llmperf import picture
 from pytest_llmperf.assertions import check_limit, conclude, gate_name, only_records, wants_run
+from pytest_llmperf.attribution import where_lines
 from pytest_llmperf.burst import Bounded
 from pytest_llmperf.claims.seen import BUILD, Claim, Limit, held
 from pytest_llmperf.errors import UsageError
@@ -193,6 +194,7 @@ class _Page:
             is_bound=is_bound,
             evidence=evidence,
             beside=() if self.objections else self.newest.beside,
+            where=where_lines([self.run.boots]),
         )
 
     def _whole(self, burst: Onset) -> str:
