@@ -94,8 +94,7 @@ def classes_of_output(
     No seed is sent: with one, and a drafter, vLLM's engine on a CPU dies at a sampled request.
     """
     shorter = [_limited(each, SHORT_ANSWER) for each in (tool_calls, json_records, code, prose)]
-    sampled = _limited(prose, SHORT_ANSWER, temperature=SAMPLED)
-    return [*shorter, msgspec.structs.replace(sampled, name="sampled_prose")]
+    return [*shorter, _sampled(prose)]
 
 
 @pytest.fixture(scope="session")
@@ -147,6 +146,13 @@ def _limited(workload: Prompts, max_tokens: int, temperature: float = 0.0) -> Pr
         for each in workload.items
     )
     return msgspec.structs.replace(workload, items=items)
+
+
+def _sampled(workload: Prompts) -> Prompts:
+    """The same at another temperature; drawn answers would else end where chance ends them."""
+    drawn = _limited(workload, SHORT_ANSWER, temperature=SAMPLED)
+    items = tuple(msgspec.structs.replace(each, extra={"ignore_eos": True}) for each in drawn.items)
+    return msgspec.structs.replace(drawn, name=f"sampled_{workload.name}", items=items)
 
 
 def _branches() -> tuple[str, ...]:
