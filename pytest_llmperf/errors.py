@@ -7,7 +7,8 @@ No message is built here: the room that notices a fault words it.
     ├── EngineError           an engine did not do what its profile declares
     │   ├── EngineDied        it exited before or while it was used
     │   ├── EngineLate        it was not ready within its deadline
-    │   └── EngineForeign     something else answers where ours should
+    │   ├── EngineForeign     something else answers where ours should
+    │   └── HostBusy          another job measured on this host for longer than we may wait
     ├── NotAttached           servers are attached and this engine is not among them: a skip
     ├── EvidenceError         recorded evidence cannot be read, or is missing
     ├── InvalidMeasurement    the measurement did not measure what it declared (INVALID)
@@ -53,6 +54,10 @@ class EngineLate(EngineError):
 
 class EngineForeign(EngineError):
     """Another process or another server answers on the address that should be ours."""
+
+
+class HostBusy(EngineError):
+    """Another job measured on this host for longer than we may wait; nothing was measured."""
 
 
 class NotAttached(LlmperfError):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import msgspec
@@ -50,6 +51,8 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     """Takes a line of progress for a person."""
     seed: int
     """Of the nonces of this run."""
+    watching: Callable[[str], AbstractContextManager[None]] = lambda _: nullcontext()
+    """Watches the machine around the measured window of the measurement with this id."""
 
 
 def measure(
@@ -141,9 +144,10 @@ class _Work:
 
     def _window(self, inside: Sequence[_Expected]) -> str | None:
         """The measured window: counters, turns, counters."""
-        self._read_counters("before")
-        reason = self._send_all(inside, "measuring")
-        self._read_counters("after")
+        with self._around.watching(self._start.measurement_id):
+            self._read_counters("before")
+            reason = self._send_all(inside, "measuring")
+            self._read_counters("after")
         return reason
 
     def _send_all(self, planned: Sequence[_Expected], doing: str) -> str | None:

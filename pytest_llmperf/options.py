@@ -16,6 +16,9 @@ from pytest_llmperf.errors import LlmperfError, UsageError
 from pytest_llmperf.keys import ROUNDS
 from pytest_llmperf.settings import Settings, attachments, default_profile
 
+LOCK_WAIT_S = 1800.0
+"""How long another job is waited for unless told otherwise: longer than all suites take."""
+
 _FEWEST_PAIRS = 3
 
 
@@ -25,6 +28,7 @@ def add(parser: pytest.Parser) -> None:
     _add_engines(parser, group)
     _add_judging(group)
     _add_past(group)
+    _add_host(group)
 
 
 def _add_engines(parser: pytest.Parser, group: pytest.OptionGroup) -> None:
@@ -127,6 +131,27 @@ def _add_past(group: pytest.OptionGroup) -> None:
     )
 
 
+def _add_host(group: pytest.OptionGroup) -> None:
+    """How jobs of one host keep out of each other's way."""
+    group.addoption(
+        "--llmperf-lock",
+        metavar="FILE",
+        type=Path,
+        default=os.environ.get("LLMPERF_LOCK"),
+        help="the lock of this host, held from the first boot to the end, so that two jobs never "
+        "measure at once; in containers name a file on a folder that all of them share. Default: "
+        "LLMPERF_LOCK, then /tmp/pytest-llmperf.lock. A replay and a plan take no lock.",
+    )
+    group.addoption(
+        "--llmperf-lock-wait",
+        metavar="SECONDS",
+        type=float,
+        default=LOCK_WAIT_S,
+        help="how long to wait for another job that measures on this host "
+        f"(default {LOCK_WAIT_S:g}); after that every gate is INVALID and says for whom it waited",
+    )
+
+
 def settings(config: pytest.Config) -> Settings:
     """Read the run's settings: command line before environment before ini before default.
 
@@ -149,6 +174,8 @@ def settings(config: pytest.Config) -> Settings:
         summary=config.getoption("--llmperf-summary"),
         against=config.getoption("--llmperf-against"),
         strict=config.getoption("--llmperf-strict"),
+        lock=config.getoption("--llmperf-lock"),
+        lock_wait_s=config.getoption("--llmperf-lock-wait"),
         seed=secrets.randbelow(2**31) if seed is None else seed,
     )
 

@@ -18,6 +18,7 @@ import msgspec
 
 from pytest_llmperf.budget import Budget
 from pytest_llmperf.errors import UsageError
+from pytest_llmperf.fitness import Limits
 from pytest_llmperf.profile_check import Table, faults
 from pytest_llmperf.spec import (
     MINIATURE,
@@ -66,6 +67,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     drafter: Drafter | None = None
     serving: Serving = Serving()
     statistics: Statistics = Statistics()
+    fitness: Limits = Limits()
+    """Beyond these the machine is unfit to be measured on."""
     budgets: dict[str, float] = {}
     """Limits by name (``cached_turn.p50``), in seconds or tokens per second."""
     engines: dict[str, Profile] = {}
@@ -305,6 +308,7 @@ def _plain_profile(name: str, table: Table, engines: dict[str, Profile]) -> Prof
         drafter=Drafter(**drafter) if drafter else None,
         serving=Serving(**table.get("engine", {})),
         statistics=Statistics(**table.get("statistics", {})),
+        fitness=Limits(**table.get("fitness", {})),
         budgets=_flat(table.get("budgets", {})),
         engines=engines,
     )

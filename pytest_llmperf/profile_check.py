@@ -195,6 +195,18 @@ _TOP: dict[str, Any] = {
         "beta": _fraction,
         "boots": _whole(1, 20),
     },
+    "fitness": {
+        "foreign_cpu_share": _fraction,
+        "steal_share": _fraction,
+        "memory_stall_share": _fraction,
+        "swapped_mib": _positive,
+        "cpu_throttle_events": _whole(0),
+        "gpu_throttled_share": _fraction,
+        "canary_slowdown": _positive,
+        "sm_mhz_min": _positive,
+        "prefill_power_w_min": _positive,
+        "decode_power_w_min": _positive,
+    },
     "budgets": {},
     "engines": {},
 }

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from pytest_llmperf.denominator import Denominator
+from pytest_llmperf.fitness import Canary, MachineState, Precondition
 
 SCHEMA = 1
 """The number of this layout of evidence; a reader refuses any other."""
@@ -406,5 +407,8 @@ Record = (
     | Request
     | MeasurementEnd
     | Bandwidth
+    | Precondition
+    | MachineState
+    | Canary
 )
 """Any line of an evidence file, told apart by its ``record`` field."""

@@ -7,28 +7,36 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from pytest_llmperf import profile
+from pytest_llmperf import place, profile
 from pytest_llmperf.assumption.looks import Arms
 from pytest_llmperf.assumption.modes import modes
+from pytest_llmperf.assumption.prediction import FEWEST, prediction_interval
 from pytest_llmperf.bench import Side
 from pytest_llmperf.denominator import Denominator
 from pytest_llmperf.evidence import Measured
+from pytest_llmperf.fitness import Band
 from pytest_llmperf.history import History, Rules
+from pytest_llmperf.history.healthy import machine_facts
 from pytest_llmperf.history.past import ENTERED
+from pytest_llmperf.history.reader import WINDOW
 from pytest_llmperf.identity import denominator_id, differences, place_of, subject_of
 from pytest_llmperf.plan import CANDIDATE, REFERENCE
 from pytest_llmperf.run import Origin, Run
 from pytest_llmperf.suspects import Past
-from pytest_llmperf.units import quantile_name
+from pytest_llmperf.units import counted, quantile_name
 from pytest_llmperf.verdict import Word
 
 if TYPE_CHECKING:
     from pytest_llmperf.lease import EngineLease
     from pytest_llmperf.session import LiveSession
+
+HEALTHY = 0.999
+"""The share of healthy sessions that a band of the machine's facts is to hold."""
 
 FIRST_FRESH_ROUND = 1000
 """Rounds of confirmations are numbered from here, apart from those of the tests."""
@@ -38,18 +46,18 @@ def past_of(root: Path, run: Run, gate: str, p: float, session_id: str) -> Past:
     """Look up what a run is held against: sessions of its place and denominator."""
     measured = run.measured
     call = 0 if run.origin is None else run.origin.call
-    place = place_of(measured)
+    here = place_of(measured)
     with History(root) as history:
         found = history.sessions(
             gate,
-            place,
+            here,
             denominator_id(run.denominator),
             call=call,
             series="candidate" if measured.arm.name == CANDIDATE else "reference",
             without=session_id,
         )
         if not found:
-            return Past(missing=_why_none(root, place.unknown, history.nearest(gate, place)))
+            return Past(missing=_why_none(root, here.unknown, history.nearest(gate, here)))
         newest = found[-1]
         now = [each for each in found if each.epoch == newest.epoch]
         apart = differences(subject_of(measured), newest.subject)
@@ -57,6 +65,29 @@ def past_of(root: Path, run: Run, gate: str, p: float, session_id: str) -> Past:
             sessions=tuple(each.slowness(quantile_name(p)) for each in now),
             subject=tuple(str(each) for each in apart if not each.is_unknown),
         )
+
+
+Bands = tuple[dict[str, Band], str | None]
+"""By fact of the machine where healthy sessions lie; and why that is not known."""
+
+
+def healthy_bands(root: Path) -> Bands:
+    """Where this machine's canaries and clocks lay in its past sessions."""
+    here = place.facts()
+    unknown = [name for name, value in here.items() if value is None]
+    if unknown:
+        return {}, f"{', '.join(unknown)} of this place is unknown"
+    past = machine_facts(root, here, newest=WINDOW)
+    bands: dict[str, Band] = {}
+    for fact in sorted({name for each in past for name in each}):
+        values = [each[fact] for each in past if fact in each]
+        interval = prediction_interval(values, HEALTHY)
+        if interval is not None:
+            low, high = interval
+            bands[fact] = Band(sessions=len(values), typical=median(values), low=low, high=high)
+    if bands:
+        return bands, None
+    return {}, f"{counted(len(past), 'healthy session')} of this place, {FEWEST} make a band"
 
 
 def _why_none(root: Path, unknown: Sequence[str], apart: Sequence[object]) -> str:

@@ -5,17 +5,19 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any, Literal
 
 import msgspec
 
-from pytest_llmperf import place, profile, record
+from pytest_llmperf import fitness, place, profile, record
 from pytest_llmperf.bench import Side
 from pytest_llmperf.ceiling import memory_facts
 from pytest_llmperf.client import Client
@@ -24,10 +26,12 @@ from pytest_llmperf.errors import UsageError
 from pytest_llmperf.evidence import Evidence, EvidenceWriter, Measured, keep_picture
 from pytest_llmperf.gate import Gate
 from pytest_llmperf.lease import EngineLease
+from pytest_llmperf.machine import HostLock, Watch, default_lock
 from pytest_llmperf.measure import Surroundings, Target, measure
 from pytest_llmperf.pending import PendingGates
 from pytest_llmperf.plan import CANDIDATE, REFERENCE, whole_blocks
 from pytest_llmperf.recorded import RecordedSession, boots_of
+from pytest_llmperf.reference import Bands, healthy_bands
 from pytest_llmperf.report import Row
 from pytest_llmperf.run import Levels, Origin, Run
 from pytest_llmperf.server.launch import Progress, RunningEngine
@@ -45,12 +49,27 @@ class LiveSession:
         self.tell = tell
         """Takes a line of progress for a person."""
         self._clients: dict[str, Client] = {}
+        self._bands: Bands | None = None
         self._round = 0
         self.session_id = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
         self._past = PendingGates(self, settings)
         first = _first_line(settings, self.session_id, self.profile)
         self._writer = EvidenceWriter(settings.evidence, first)
         self._evidence = Evidence([first])
+        self._lock = HostLock(
+            settings.lock or default_lock(),
+            wait_s=settings.lock_wait_s,
+            command=" ".join(sys.argv)[:200],
+            clock=time.monotonic_ns,
+            sleep=time.sleep,
+            tell=tell,
+        )
+        self._watch = Watch(
+            self._add,
+            clock=time.monotonic_ns,
+            # Of an attached server nobody can tell its CPU time from a stranger's.
+            ours=None if settings.attach else os.getpid(),
+        )
         self._pool = EnginePool(
             resident=self.profile.resident,
             folder=settings.evidence / "engines",
@@ -59,6 +78,7 @@ class LiveSession:
             attachments=settings.attach,
             on_boot=self._add,
             on_end=self._add,
+            before_open=self._lock.acquire,
         )
 
     @property
@@ -194,8 +214,11 @@ class LiveSession:
         for client in self._clients.values():
             client.close()
         self._clients.clear()
-        self._pool.close()
-        self._writer.close()
+        try:
+            self._pool.close()
+        finally:
+            self._lock.release()
+            self._writer.close()
 
     def _target(self, side: Side) -> Target:
         lease = side.lease
@@ -234,6 +257,19 @@ class LiveSession:
             sleep=time.sleep,
             tell=self.tell,
             seed=self._settings.seed,
+            watching=self._watching,
+        )
+
+    def _watching(self, measurement_id: str) -> AbstractContextManager[None]:
+        """Watch the machine while one measurement is made."""
+        bands, no_band = self._bands = self._bands or healthy_bands(self._settings.history)
+        return self._watch.watching(
+            fitness.Precondition(
+                measurement_id=measurement_id,
+                limits=self.profile.fitness,
+                bands=bands,
+                no_band=no_band,
+            )
         )
 
     def _add(self, line: record.Record) -> None:

@@ -45,6 +45,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     summary: Path | None = None
     """A file that the table is appended to as Markdown, for a CI job's summary."""
     strict: bool = False
+    lock: Path | None = None
+    """The file that keeps two jobs of one host apart; ``None``: the default one."""
+    lock_wait_s: float = 1800.0
+    """How long another job that measures on this host is waited for."""
     seed: int
     """Of the nonces that keep prompts apart; recorded, so that a run can be sent again."""
 

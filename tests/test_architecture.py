@@ -16,8 +16,8 @@ PACKAGE = Path(pytest_llmperf.__file__).parent
 REPOSITORY = Path(__file__).parent.parent
 
 LINES = (
-    "errors units denominator record",
-    "markers declaration settings budget place",
+    "errors units denominator fitness record",
+    "markers declaration settings budget place machine",
     "planned workload schedule plan",
     "sse delta tokens doubt repetition stream",
     "spec profile_check miniature profile",
@@ -43,6 +43,7 @@ IMPORT_FENCES = {
     "subprocess": "server",
     "socket": "server",
     "sqlite3": "history",
+    "fcntl": "history machine",
     "time": "server client session progress miniature.train",
     "pytest_llmperf.testing": "testing",
     "perf_suites": "",
@@ -50,7 +51,7 @@ IMPORT_FENCES = {
 }
 """What only these rooms may import at run time."""
 
-WRITERS = "evidence server miniature history calibrate outcome"
+WRITERS = "evidence server miniature history calibrate outcome machine"
 """The only rooms that write files."""
 
 CLOSED = "server: errors spec record server miniature"

@@ -159,8 +159,8 @@ def test_every_fault_of_a_profile_is_in_one_message(write: Write) -> None:
             "resident = 3 is not a whole number from 1 to 2",
             (
                 "descripton is not known; did you mean description? Allowed in the top level:"
-                " budgets, description, drafter, engine, engines, extends, model, python, resident,"
-                " statistics"
+                " budgets, description, drafter, engine, engines, extends, fitness, model, python,"
+                " resident, statistics"
             ),
             "[model] layers = 'many' is not a whole number from 0",
             (

@@ -14,6 +14,7 @@ import msgspec
 from pytest_llmperf import record, units
 from pytest_llmperf.errors import EvidenceError
 from pytest_llmperf.evidence.schema import SEE_SCHEMA
+from pytest_llmperf.fitness import Canary, MachineState, Precondition
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +38,10 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     """What the engine reads of its checkpoints, where a gate asked."""
     bandwidth: record.Bandwidth | None = None
     """What the machine's memory gave beside this measurement, where a gate asked."""
+    precondition: Precondition | None = None
+    machine: tuple[MachineState, ...] = ()
+    """The machine around and during the window, in the order taken."""
+    canaries: tuple[Canary, ...] = ()
 
     @property
     def turns(self) -> tuple[record.Request, ...]:
@@ -68,6 +73,7 @@ class _Book:
         self._by_key: dict[tuple[object, ...], record.Record] = {}
         self._requests: dict[str | None, list[record.Request]] = {}
         self._during: dict[tuple[str, str], list[record.Counters]] = {}
+        self._machine: dict[str, list[MachineState]] = {}
 
     def add(self, entry: record.Record) -> None:
         with self._lock:
@@ -84,6 +90,8 @@ class _Book:
             if isinstance(entry, record.Counters) and entry.when == "during":
                 of = (entry.measurement_id, entry.boot_id)
                 self._during.setdefault(of, []).append(entry)
+            if isinstance(entry, MachineState):
+                self._machine.setdefault(entry.measurement_id, []).append(entry)
 
     def records(self) -> list[record.Record]:
         with self._lock:
@@ -99,6 +107,8 @@ class _Book:
     def arms(self, measurement: record.Measurement) -> tuple[Measured, ...]:
         identity = measurement.measurement_id
         sent = in_order(self._requests.get(identity, ()))
+        sung = (self.get(Canary, identity, when) for when in ("before", "after"))
+        canaries = tuple(each for each in sung if each is not None)
         return tuple(
             Measured(
                 session=self.session,
@@ -114,6 +124,9 @@ class _Book:
                 end=self.get(record.MeasurementEnd, identity),
                 weights=self.get(record.Weights, arm.boot_id),
                 bandwidth=self.get(record.Bandwidth, identity, arm.boot_id),
+                precondition=self.get(Precondition, identity),
+                machine=tuple(self._machine.get(identity, ())),
+                canaries=canaries,
             )
             for arm in measurement.arms
         )
@@ -149,8 +162,17 @@ def _key(entry: record.Record) -> tuple[object, ...]:
             return (record.Counters, entry.measurement_id, entry.boot_id, entry.when, *at)
         case record.Bandwidth():
             return (record.Bandwidth, entry.measurement_id, entry.boot_id)
+        case Precondition() | MachineState() | Canary():
+            return _machine_key(entry)
         case record.Request():
             return (record.Request, entry.request_id)
+
+
+def _machine_key(entry: Precondition | MachineState | Canary) -> tuple[object, ...]:
+    moments = {"precondition": None, "machine_state": "at_ns", "canary": "when"}
+    moment = moments[str(entry.__struct_config__.tag)]
+    at = () if moment is None else (getattr(entry, moment),)
+    return (type(entry), entry.measurement_id, *at)
 
 
 def title(entry: record.Record) -> str:

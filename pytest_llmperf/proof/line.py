@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pytest_llmperf.proof.agreement import span
 from pytest_llmperf.proof.cold import COLD_SHARE
+from pytest_llmperf.proof.fitness import fitness_words
 from pytest_llmperf.proof.warm import required_hits
 from pytest_llmperf.proof.window import Window, some
 from pytest_llmperf.record import Request
@@ -14,8 +15,10 @@ from pytest_llmperf.units import counted, percent
 
 
 def line(window: Window) -> str:
-    """Cache and drafter in words: ``30 of 30 turns cached, 2,176 of 2,240 tokens; ...``."""
-    return f"{_cache(window)}; {_speculation(window)}"
+    """Cache, drafter, machine in words: ``30 of 30 turns cached, 2,176 of 2,240 tokens; ...``."""
+    known = f"{_cache(window)}; {_speculation(window)}"
+    machine = fitness_words(window)
+    return f"{known}; {machine}" if machine else known
 
 
 def _cache(window: Window) -> str:

@@ -23,6 +23,8 @@ from pytest_llmperf.spec import EngineSpec
 
 __all__ = ["EnginePool", "NotAttached"]
 
+_GIB = 2**30
+
 _Key = tuple[str, int]
 _Lifetime = AbstractContextManager[RunningEngine]
 
@@ -66,6 +68,7 @@ class EnginePool:
     :param attachments: addresses by engine name; where there are any, nothing is booted.
     :param on_boot: told of each engine that became ready.
     :param on_end: told of each end of one.
+    :param before_open: called before engines boot or are attached; what it raises, nobody boots.
     """
 
     def __init__(
@@ -79,6 +82,7 @@ class EnginePool:
         on_boot: Callable[[record.Engine], None],
         on_end: Callable[[record.EngineEnd], None],
         sleep: Callable[[float], object] = time.sleep,
+        before_open: Callable[[], None] = lambda: None,
     ) -> None:
         self.resident = resident
         self._folder = folder
@@ -88,6 +92,7 @@ class EnginePool:
         self._on_boot = on_boot
         self._on_end = on_end
         self._sleep = sleep
+        self._before_open = before_open
         self._slots: dict[_Key, _Slot] = {}  # the one used longest ago comes first
         self._failures: dict[_Key, LlmperfError] = {}
         self._deaths: dict[_Key, int] = {}
@@ -126,10 +131,12 @@ class EnginePool:
         wanted = {self._key(spec, round_number): spec for spec in specs}
         if not self._attachments:
             wanted = dict(list(wanted.items())[: self.resident])
-        self._end_other_rounds(round_number)
+        ended = self._end_other_rounds(round_number)
         missing = {key: spec for key, spec in wanted.items() if not self._is_up(key, spec)}
         if missing:
-            self._make_room(keep=set(wanted), coming=len(missing))
+            self._before_open()
+            self._make_room(keep=set(wanted), coming=len(missing), ended=ended)
+            self._require_memory_for_all(missing)
             self._open(missing, round_number)
         return [self._use(key) for key in wanted]
 
@@ -207,21 +214,46 @@ class EnginePool:
             )
             self._on_end(end)
 
-    def _end_other_rounds(self, round_number: int) -> None:
-        for key in [each for each in self._slots if each[1] != round_number]:
+    def _end_other_rounds(self, round_number: int) -> int:
+        others = [each for each in self._slots if each[1] != round_number]
+        for key in others:
             self._end(key)
+        return len(others)
 
-    def _make_room(self, *, keep: set[_Key], coming: int) -> None:
-        """End the engines used longest ago until the ones to come fit; see memory come back."""
+    def _make_room(self, *, keep: set[_Key], coming: int, ended: int) -> None:
+        """End the engines used longest ago until the ones to come fit; see memory come back.
+
+        :param ended: engines that have been ended for the same reason already.
+        """
         if self._attachments:
             return
         idle = [key for key in self._slots if key not in keep]
-        ended = 0
         while idle and len(self._slots) + coming > self.resident:
             self._end(idle.pop(0))
             ended += 1
         if ended and self.resident == 1:
-            ownership.wait_until_memory_is_level(clock=self._clock, sleep=self._sleep)
+            self._see_memory_back()
+
+    def _see_memory_back(self) -> None:
+        """Wait until what the ended engine held is free again, and say how long that took."""
+        before = ownership.available_bytes()
+        waited_s = ownership.wait_until_memory_is_level(clock=self._clock, sleep=self._sleep)
+        back = (ownership.available_bytes() - before) / _GIB
+        self._progress(
+            Progress(
+                engine="the next engine",
+                phase=f"memory level again ({back:+.1f} GiB)",
+                phase_s=waited_s,
+                boot_s=waited_s,
+            )
+        )
+
+    def _require_memory_for_all(self, missing: dict[_Key, EngineSpec]) -> None:
+        """Engines that boot side by side look at the same free memory: their needs add up."""
+        needed = [each.min_available_bytes for each in missing.values()]
+        if len(needed) > 1 and not self._attachments and any(needed):
+            names = " and ".join(each.name for each in missing.values())
+            ownership.require_available(names, sum(each or 0 for each in needed))
 
     def _open(self, missing: dict[_Key, EngineSpec], round_number: int) -> None:
         """Bring engines up side by side, and tell of each in this thread."""

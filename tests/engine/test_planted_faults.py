@@ -40,6 +40,7 @@ FAULTS = REPOSITORY / "perf_suites" / "faults"
 LONGEST_RUN_S = 15 * 60
 LONGEST_GOODBYE_S = 30
 TURNS_BEFORE_ACTING = 4
+BUSY_S = 25.0
 
 
 @dataclass(frozen=True)
@@ -111,6 +112,7 @@ def run(select: list[str], plant: Plant, folder: Path) -> Ended:
         process = subprocess.Popen(
             command,
             cwd=REPOSITORY,
+            env={name: value for name, value in os.environ.items() if name != "LLMPERF_LOCK"},
             stdout=output,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
@@ -181,6 +183,10 @@ def foreign_traffic(name: str, folder: Path) -> Plant:
     return Plant(written_profile(name, folder), during=send_a_request)
 
 
+def busy_neighbour(name: str, folder: Path) -> Plant:
+    return Plant(written_profile(name, folder), during=keep_cores_busy)
+
+
 def interrupted(name: str, folder: Path) -> Plant:
     return Plant(
         written_profile(name, folder), during=functools.partial(send_signal, signal.SIGINT)
@@ -200,6 +206,7 @@ PLANTS: dict[str, Callable[[str, Path], Plant]] = {
     "port_taken": port_taken,
     "server_killed": server_killed,
     "foreign_traffic": foreign_traffic,
+    "busy_neighbour": busy_neighbour,
     "interrupted": interrupted,
     "pytest_killed": pytest_killed,
 }
@@ -271,6 +278,20 @@ def send_a_request(process: subprocess.Popen[bytes], file: Path) -> None:
         body = {"model": engine["served_model"], "prompt": "Who is there?", "max_tokens": 8}
         answer = httpx.post(f"{engine['url']}/v1/completions", json=body, timeout=60)
         answer.raise_for_status()
+
+
+def keep_cores_busy(process: subprocess.Popen[bytes], file: Path) -> None:
+    """For a while only: beside it an engine may be a hundred times slower."""
+    if engine_once_measured(process, file) is None:
+        return
+    loop = [sys.executable, "-c", "while True: pass"]
+    neighbours = [subprocess.Popen(loop) for _ in range(os.cpu_count() or 1)]
+    try:
+        time.sleep(BUSY_S)
+    finally:
+        for each in neighbours:
+            each.kill()
+            each.wait()
 
 
 def send_signal(number: signal.Signals, process: subprocess.Popen[bytes], file: Path) -> None:
