@@ -34,7 +34,7 @@ class Limits(_Fact, frozen=True, kw_only=True):
     gpu_throttled_share: float = 0.10
     """Share of samples in which a GPU was slowed down by heat or by its power supply."""
     canary_slowdown: float = 1.25
-    """A canary is outside its band only if it also took so many times its usual time."""
+    """A canary or frequency is outside its band only if it is also so many times slower."""
     sm_mhz_min: float | None = None
     """Median SM clock under load; ``None``: no such limit is known here."""
     prefill_power_w_min: float | None = None

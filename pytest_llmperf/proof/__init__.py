@@ -44,6 +44,7 @@ RULES: tuple[Callable[[Window], Contradiction | None], ...] = (
     fitness.gpu_errors,
     fitness.shared_gpu,
     fitness.sluggish,
+    fitness.clocked_down,
     fitness.underpowered,
     traffic.foreign_traffic,
     traffic.not_idle,

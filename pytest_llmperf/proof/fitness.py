@@ -247,6 +247,25 @@ def sluggish(window: Window) -> Contradiction | None:
     return None
 
 
+def clocked_down(window: Window) -> Contradiction | None:
+    """The cores' frequency was that of healthy sessions of this place."""
+    machine = Machine(window)
+    band, value = machine.band("mhz"), machine.load.mhz
+    if band is None or value is None or value >= band.low:
+        return None
+    if value * machine.limits.canary_slowdown >= band.typical:
+        return None
+    return Contradiction(
+        kind="clocked_down",
+        reason=f"The cores ran at {value:,.0f} MHz, {percent(value / band.typical)} of what "
+        "they usually do.",
+        evidence=f"{band.sessions} healthy sessions of this place say at least "
+        f"{band.low:,.0f} MHz.",
+        remedy="Look for a power-saving mode, a power limit, or heat. "
+        f"{_AGAIN} {_DECLARE.format('canary_slowdown')}",
+    )
+
+
 def underpowered(window: Window) -> Contradiction | None:
     """Clocks and power were what this GPU shows when it works; each phase has its own limit."""
     machine = Machine(window)

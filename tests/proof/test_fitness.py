@@ -199,6 +199,22 @@ def test_a_canary_within_its_band_or_near_it_is_healthy(on: Any, canary_ns: int)
     assert told(on(bands=BAND, canary_ns=canary_ns)) == []
 
 
+CLOCKS = {"mhz": Band(sessions=6, typical=3000, low=2800, high=3200)}
+
+
+def test_cores_far_below_their_band_make_it_invalid(on: Any) -> None:  # noqa: ANN401
+    assert told(on(bands=CLOCKS)) == [
+        (
+            "clocked_down: The cores ran at 2,100 MHz, 70 % of what they usually do. "
+            "6 healthy sessions of this place say at least 2,800 MHz."
+        )
+    ]
+
+
+def test_cores_a_little_below_their_band_are_healthy(on: Any) -> None:  # noqa: ANN401
+    assert told(on(bands=CLOCKS, mhz=(2700.0, 2700.0))) == []
+
+
 def test_without_a_band_the_canary_judges_nothing(on: Any) -> None:  # noqa: ANN401
     assert told(on(canary_ns=90_000_000)) == []
 

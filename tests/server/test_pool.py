@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from pytest_llmperf import record
-from pytest_llmperf.errors import EngineDied, EngineError, NotAttached
+from pytest_llmperf.errors import EngineDied, EngineError, HostBusy, NotAttached
 from pytest_llmperf.server import ownership, supervisor
 from pytest_llmperf.server.bootlog import Progress
 from pytest_llmperf.server.launch import LaunchedEngine, RunningEngine
@@ -120,6 +121,50 @@ def test_where_one_fits_the_idle_one_ends_and_memory_comes_back_first(
     assert two.is_alive()
     assert no_wait_for_memory == [True]
     assert books.ends[0].boot_id == one.engine.boot_id
+
+
+def test_the_wait_for_memory_is_told(
+    spec: Spec, pool: Pool, no_wait_for_memory: list[bool], told: list[Progress]
+) -> None:
+    engines = pool(resident=1)
+    engines.lease(spec())
+    engines.lease(spec(), round_number=1)
+    assert no_wait_for_memory == [True]  # also where the one before ended with its round
+    phases = [each.phase for each in told if each.engine == "the next engine"]
+    assert [each.partition(" (")[0] for each in phases] == ["memory level again"]
+
+
+def test_the_needs_of_engines_that_boot_side_by_side_add_up(
+    spec: Spec, pool: Pool, books: Books, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ownership, "available_bytes", lambda: 5 * 2**30)
+    needy = [
+        msgspec.structs.replace(spec(copy=copy), min_available_bytes=3 * 2**30) for copy in (0, 1)
+    ]
+    with pytest.raises(EngineError, match="gemma and gemma was not booted"):
+        pool().lease_many(needy)
+    assert books.boots == []
+
+
+def test_nothing_boots_where_the_host_is_not_to_be_had(
+    spec: Spec, tmp_path: Path, books: Books
+) -> None:
+    def busy() -> None:
+        raise HostBusy("another job measures", "", "")
+
+    engines = EnginePool(
+        resident=1,
+        folder=tmp_path,
+        clock=time.monotonic_ns,
+        progress=lambda _: None,
+        attachments={},
+        on_boot=books.boots.append,
+        on_end=books.ends.append,
+        before_open=busy,
+    )
+    with pytest.raises(HostBusy):
+        engines.lease(spec())
+    assert books.boots == []
 
 
 def test_as_many_come_up_as_fit(spec: Spec, pool: Pool) -> None:
