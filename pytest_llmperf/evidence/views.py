@@ -152,27 +152,23 @@ def _key(entry: record.Record) -> tuple[object, ...]:
     """What makes a record the same as another one of its session."""
     match entry:
         case record.Session():
-            return (record.Session,)
+            identity: tuple[object, ...] = ()
         case record.Engine() | record.EngineEnd() | record.Weights():
-            return (type(entry), entry.boot_id)
-        case record.Measurement() | record.MeasurementEnd():
-            return (type(entry), entry.measurement_id)
+            identity = (entry.boot_id,)
+        case record.Measurement() | record.MeasurementEnd() | Precondition():
+            identity = (entry.measurement_id,)
         case record.Counters():
             at = (entry.at_ns,) if entry.when == "during" else ()
-            return (record.Counters, entry.measurement_id, entry.boot_id, entry.when, *at)
+            identity = (entry.measurement_id, entry.boot_id, entry.when, *at)
         case record.Bandwidth():
-            return (record.Bandwidth, entry.measurement_id, entry.boot_id)
-        case Precondition() | MachineState() | Canary():
-            return _machine_key(entry)
+            identity = (entry.measurement_id, entry.boot_id)
+        case MachineState():
+            identity = (entry.measurement_id, entry.at_ns)
+        case Canary():
+            identity = (entry.measurement_id, entry.when)
         case record.Request():
-            return (record.Request, entry.request_id)
-
-
-def _machine_key(entry: Precondition | MachineState | Canary) -> tuple[object, ...]:
-    moments = {"precondition": None, "machine_state": "at_ns", "canary": "when"}
-    moment = moments[str(entry.__struct_config__.tag)]
-    at = () if moment is None else (getattr(entry, moment),)
-    return (type(entry), entry.measurement_id, *at)
+            identity = (entry.request_id,)
+    return (type(entry), *identity)
 
 
 def title(entry: record.Record) -> str:
