@@ -13,15 +13,15 @@ from statistics import fmean
 import msgspec
 
 from pytest_llmperf import assumption, attribution
+from pytest_llmperf.beside import numbers_beside, ratios_beside
 from pytest_llmperf.budget import Budget
-from pytest_llmperf.denominator import BUILT_IN, DECODE_THROUGHPUT, Denominator
+from pytest_llmperf.denominator import Denominator
 from pytest_llmperf.errors import InvalidMeasurement, LlmperfError, Regression, UsageError
 from pytest_llmperf.gate import Gate
 from pytest_llmperf.predictability import ByClass
 from pytest_llmperf.report import Row
 from pytest_llmperf.run import Pair, Run
-from pytest_llmperf.sample import Counted, every_denominator
-from pytest_llmperf.units import counted, quantile_name, quantity
+from pytest_llmperf.units import counted, quantile_name
 from pytest_llmperf.verdict import Verdict, claim_text, failure_parts, judge, undecided, unjudged
 
 Limit = float | Budget | None
@@ -57,6 +57,8 @@ def assert_latency(
 
 def assert_throughput(run: Run, *, at_least_tps: float | Budget) -> list[Verdict]:
     """Assert that the median turn's throughput reaches a floor, in tokens per second.
+
+    Of all streams together, the median window's.
 
     :returns: the verdict, as a list of one.
     :raises Regression: it does not reach the floor.
@@ -164,7 +166,7 @@ def ratio_row(pair: Pair, at_least: float, *, of_class: str = "", classes: int =
         arms=pair.arms,
         estimate=None if objections else pair.ratio(),
         evidence=pair.evidence,
-        beside=() if objections else pair.table or _ratios_beside(pair),
+        beside=() if objections else pair.table or ratios_beside(pair),
         findings=(*_conditions(pair), *pair.findings),
         where=attribution.where_lines([run.boots for run in pair.runs]),
     )
@@ -275,7 +277,7 @@ def quantile_row(run: Run, p: float, limit: float | Budget, relation: assumption
         denominator=run.denominator,
         estimate=None if objections else _typical(run, p),
         evidence=run.evidence,
-        beside=() if objections else _numbers_beside(run),
+        beside=() if objections else numbers_beside(run),
         findings=run.findings,
         where=attribution.where_lines([run.boots]),
     )
@@ -301,6 +303,16 @@ def _quantile(
     run: Run, p: float, limit: float, relation: assumption.Relation
 ) -> assumption.Comparison:
     levels = run.levels
+    if len(run.boots) == 1 and run.windows:
+        return assumption.quantile_against_over_boots(
+            run.windows,
+            p=p,
+            limit=limit,
+            alpha=levels.alpha,
+            beta=levels.beta,
+            relation=relation,
+            replicate="window",
+        )
     if len(run.boots) == 1:
         return assumption.quantile_against(
             run.values[0],
@@ -341,41 +353,6 @@ def error_of(row: Row) -> LlmperfError | None:
 
 def _error(kind: type[LlmperfError], row: Row) -> LlmperfError:
     return kind(*failure_parts(row.verdict, row.denominator, row.evidence, row.beside))
-
-
-def _numbers_beside(run: Run) -> tuple[tuple[str, str], ...]:
-    """The same turns under every other denominator that they can be counted by."""
-    return tuple(
-        (_labelled(each), quantity(each.median, each.unit))
-        for each in every_denominator(run.turns, run.measured.arm.declared.draft_tokens)
-        if (each.clock, each.unit) != (run.denominator.clock, run.denominator.unit_text)
-    )
-
-
-def _labelled(counted_so: Counted) -> str:
-    """What a number is, with how many turns can be counted so where it is not all of them."""
-    if not counted_so.undefined:
-        return counted_so.label
-    turns = counted_so.n + counted_so.undefined
-    return f"{counted_so.label}, of {counted_so.n} of {counted(turns, 'turn')}"
-
-
-def _ratios_beside(pair: Pair) -> tuple[tuple[str, str], ...]:
-    """The same blocks' ratio under the other clocks, where every turn has a value."""
-    found = []
-    for clock, label in _OTHER_RATIOS.items():
-        if clock.clock != pair.of.clock:
-            ratio = pair.ratio(clock)
-            found.append((label, quantity(ratio, "x")))
-    return tuple(found)
-
-
-_OTHER_RATIOS: dict[Denominator, str] = {
-    BUILT_IN["single_stream"]: "whole turn, wall clock",
-    BUILT_IN["time_to_first_token"]: "time to first token",
-    DECODE_THROUGHPUT: "decode only",
-}
-"""The clocks whose ratios stand beside a gate's own."""
 
 
 def wants_run(given: object, kind: type) -> None:

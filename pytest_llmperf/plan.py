@@ -51,6 +51,8 @@ def steps(
 def whole_blocks(declaration: Declaration) -> int:
     """Turns for each arm: whole blocks where arms are compared."""
     turns = declaration.plan.turns
+    if declaration.windows is not None:
+        return turns
     return turns if declaration.arms == 1 else turns + turns % BLOCK
 
 

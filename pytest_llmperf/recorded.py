@@ -22,6 +22,7 @@ from pytest_llmperf.reference import past_of
 from pytest_llmperf.report import Row
 from pytest_llmperf.run import Levels, Run
 from pytest_llmperf.settings import Settings
+from pytest_llmperf.units import counted
 from pytest_llmperf.workload import Workload
 
 
@@ -171,6 +172,18 @@ def _check_turns(node_id: str, measured: Measured, declaration: Declaration) -> 
             "A verdict on fewer turns is not the one that is declared now.",
             "Restore the marker, or record again.",
         )
+    windows = measured.measurement.windows
+    if windows != declaration.windows:
+        raise EvidenceError(
+            f"{node_id} declares {_windows(declaration.windows)}; it was recorded in "
+            f"{_windows(windows)}.",
+            "A window of load is what is repeated on one boot, so its number decides the verdict.",
+            "Restore the marker, or record again.",
+        )
+
+
+def _windows(number: int | None) -> str:
+    return "turns one after another" if number is None else counted(number, "window")
 
 
 def _as_declared(measured: Measured, declaration: Declaration) -> Measured:

@@ -19,6 +19,7 @@ from pytest_llmperf.denominator import BUILT_IN, Denominator
 from pytest_llmperf.errors import UsageError
 from pytest_llmperf.evidence import Measured
 from pytest_llmperf.gate import Gate
+from pytest_llmperf.in_flight import windows_of
 from pytest_llmperf.profile import Profile
 from pytest_llmperf.proof import Contradiction
 from pytest_llmperf.workload import Workload
@@ -141,8 +142,27 @@ class Run:
 
     @cached_property
     def values(self) -> tuple[tuple[float, ...], ...]:
-        """Per boot, each completed turn's number in the denominator's unit, in the order sent."""
+        """Per boot, each completed turn's number in the denominator's unit, in the order sent.
+
+        Under the span clock, each window's.
+        """
         return tuple(_values(boot, self.denominator) for boot in self.boots)
+
+    @cached_property
+    def windows(self) -> tuple[tuple[float, ...], ...]:
+        """Per window of load on the newest boot: its turns' numbers, or the one of them together.
+
+        Empty where turns follow one another.
+        Turns that overlap share one queue and are not independent: of them the window is what is
+        repeated on one boot.
+        """
+        if self.measured.measurement.windows is None:
+            return ()
+        if self.denominator.clock == "span":
+            return tuple((value,) for value in self.values[-1])
+        found = windows_of(self.measured.turns).values()
+        drafts = self.measured.arm.declared.draft_tokens
+        return tuple(_numbers(turns, self.denominator, drafts) for turns in found)
 
     @cached_property
     def contradictions(self) -> tuple[Contradiction, ...]:
@@ -187,7 +207,7 @@ class Pair:
         """How many times better the candidate is; ``None`` where a turn has no value."""
         of = clock or self.of
         boots = (*self.candidate.boots, *self.reference.boots)
-        if any(len(_by_block(boot, of)) < len(boot.turns) for boot in boots):
+        if any(len(_by_block(boot, of)) < _replicates(boot, of) for boot in boots):
             return None
         per_boot = [fmean(logs) for logs in self.log_ratios(of)]
         return math.exp(fmean(per_boot))
@@ -263,8 +283,15 @@ def _process(boot: Measured) -> tuple[object, ...]:
 
 
 def _values(boot: Measured, of: Denominator) -> tuple[float, ...]:
-    drafts = boot.arm.declared.draft_tokens
-    found = (sample.value(turn, of, drafts) for turn in boot.turns)
+    if of.clock == "span":
+        return sample.window_values(boot.turns, of)
+    return _numbers(boot.turns, of, boot.arm.declared.draft_tokens)
+
+
+def _numbers(
+    turns: Iterable[record.Request], of: Denominator, drafts: int | None
+) -> tuple[float, ...]:
+    found = (sample.value(turn, of, drafts) for turn in turns)
     return tuple(value for value in found if value is not None)
 
 
@@ -286,6 +313,15 @@ def _block_ratios(candidate: Measured, reference: Measured, of: Denominator) -> 
 
 
 def _by_block(measured: Measured, of: Denominator) -> list[tuple[int, float]]:
+    if of.clock == "span":
+        windows = windows_of(measured.turns).items()
+        numbers = ((block, sample.window_value(turns, of)) for block, turns in windows)
+        return [(block, number) for block, number in numbers if number is not None]
     drafts = measured.arm.declared.draft_tokens
     values = ((turn.block, sample.value(turn, of, drafts)) for turn in measured.turns)
     return [(block, value) for block, value in values if block is not None and value is not None]
+
+
+def _replicates(measured: Measured, of: Denominator) -> int:
+    """How many numbers there are if none is missing."""
+    return len(windows_of(measured.turns)) if of.clock == "span" else len(measured.turns)

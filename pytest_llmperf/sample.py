@@ -14,20 +14,23 @@ from statistics import median
 
 import msgspec
 
-from pytest_llmperf.denominator import Clock, Denominator
+from pytest_llmperf.denominator import Arrival, Clock, Denominator, Unit
 from pytest_llmperf.errors import InvalidMeasurement
 from pytest_llmperf.evidence import in_order
+from pytest_llmperf.in_flight import windows_of
 from pytest_llmperf.record import Request
 
 MIN_DECODE_CHUNKS = 8
 """Token-bearing chunks after the first without which a stream's decode time is not known."""
 
-_INTERVALS: dict[Clock, tuple[str, str]] = {
-    "wall": ("sent_ns", "last_token_ns"),
-    "first_token": ("sent_ns", "first_token_ns"),
-    "decode": ("first_token_ns", "last_token_ns"),
+_ENDS: dict[Clock, str] = {
+    "wall": "last_token_ns",
+    "first_token": "first_token_ns",
+    "decode": "last_token_ns",
+    "span": "last_token_ns",
 }
 _STAMPS = {
+    "due_ns": "when it was due",
     "sent_ns": "when it was sent",
     "first_token_ns": "when its first token came",
     "last_token_ns": "when its last token came",
@@ -38,14 +41,15 @@ def value(request: Request, denominator: Denominator, drafts: int | None = 0) ->
     """One request's number: seconds, or tokens per second.
 
     Formula: ``denominator.formula``, with ``N`` the output tokens by the server's usage and ``k``
-    the tokens in the first token-bearing chunk.
+    the tokens in the first token-bearing chunk. Under the span clock a request by itself is what
+    it is under the wall clock; the number of all together is ``window_value``.
 
     :param drafts: tokens that the engine drafts a step, ``None`` or 0 without a drafter; the first
         chunk may hold one more.
     """
     if reason_undefined(request, denominator, drafts) is not None:
         return None
-    duration_s = (_interval_ns(request, denominator.clock) or 0) / 1e9
+    duration_s = (_interval_ns(request, denominator) or 0) / 1e9
     if denominator.unit == "request":
         return duration_s
     return _tokens(request, denominator.clock) / duration_s
@@ -58,7 +62,7 @@ def reason_undefined(
     if request.failure is not None:
         return f"the request failed ({request.failure.kind})"
     checks: tuple[Callable[[], str | None], ...] = (
-        lambda: _interval_undefined(request, denominator.clock),
+        lambda: _interval_undefined(request, denominator),
         lambda: _count_undefined(request) if denominator.unit == "output_token" else None,
         lambda: _decode_undefined(request, drafts or 0) if denominator.clock == "decode" else None,
         lambda: _no_tokens_left(request, denominator),
@@ -66,16 +70,50 @@ def reason_undefined(
     return next((reason for check in checks if (reason := check()) is not None), None)
 
 
-def _interval_ns(request: Request, clock: Clock) -> int | None:
-    first, last = (getattr(request.stamps, name) for name in _INTERVALS[clock])
+def window_value(requests: Sequence[Request], denominator: Denominator) -> float | None:
+    """The number of one window of load under the span clock: all its requests together.
+
+    Formula: ``denominator.formula``; seconds where its unit is the request. ``None`` where a
+    request did not complete or lacks a stamp or its tokens, for a sum without it is too small.
+    """
+    if not requests or any(_reason_uncounted(each, denominator) for each in requests):
+        return None
+    first = min(getattr(each.stamps, denominator.start) for each in requests)
+    duration_s = (max(each.stamps.last_token_ns or 0 for each in requests) - first) / 1e9
+    if denominator.unit == "request":
+        return float(duration_s)
+    return float(sum(each.usage.completion_tokens or 0 for each in requests) / duration_s)
+
+
+def window_values(requests: Iterable[Request], denominator: Denominator) -> tuple[float, ...]:
+    """Each window's number under the span clock, in the order of windows."""
+    found = (window_value(each, denominator) for each in windows_of(requests).values())
+    return tuple(value for value in found if value is not None)
+
+
+def _reason_uncounted(request: Request, denominator: Denominator) -> str | None:
+    if request.failure is not None:
+        return f"the request failed ({request.failure.kind})"
+    reason = _interval_undefined(request, denominator)
+    return reason or (_count_undefined(request) if denominator.unit == "output_token" else None)
+
+
+def _ends(denominator: Denominator) -> tuple[str, str]:
+    """The names of the stamps between which a denominator's clock runs."""
+    first = "first_token_ns" if denominator.clock == "decode" else denominator.start
+    return first, _ENDS[denominator.clock]
+
+
+def _interval_ns(request: Request, denominator: Denominator) -> int | None:
+    first, last = (getattr(request.stamps, name) for name in _ends(denominator))
     return None if first is None or last is None else int(last - first)
 
 
-def _interval_undefined(request: Request, clock: Clock) -> str | None:
-    missing = [name for name in _INTERVALS[clock] if getattr(request.stamps, name) is None]
+def _interval_undefined(request: Request, denominator: Denominator) -> str | None:
+    missing = [name for name in _ends(denominator) if getattr(request.stamps, name) is None]
     if missing:
         return f"it is not recorded {_STAMPS[missing[0]]}"
-    duration_ns = _interval_ns(request, clock) or 0
+    duration_ns = _interval_ns(request, denominator) or 0
     return None if duration_ns > 0 else f"its interval is {duration_ns} ns long"
 
 
@@ -184,14 +222,19 @@ class Counted(msgspec.Struct, frozen=True, kw_only=True):
     """The commonest reason of those that cannot."""
 
 
-def every_denominator(requests: Iterable[Request], drafts: int | None = 0) -> tuple[Counted, ...]:
-    """One run under every denominator that it can be counted by, the caller's view first."""
+def every_denominator(
+    requests: Iterable[Request], drafts: int | None = 0, arrival: Arrival = "closed"
+) -> tuple[Counted, ...]:
+    """One run under every denominator that it can be counted by, the caller's view first.
+
+    :param arrival: how the requests came; by a schedule, waiting counts from when they were due.
+    """
     turns = list(requests)
     clocks = (
-        ("wall clock", _counted_by("wall", "request")),
-        ("wall-clock throughput", _counted_by("wall", "output_token")),
-        ("time to first token", _counted_by("first_token", "request")),
-        ("decode throughput", _counted_by("decode", "output_token")),
+        ("wall clock", _counted_by("wall", "request", arrival)),
+        ("wall-clock throughput", _counted_by("wall", "output_token", arrival)),
+        ("time to first token", _counted_by("first_token", "request", arrival)),
+        ("decode throughput", _counted_by("decode", "output_token", arrival)),
     )
     rows = [
         _row(
@@ -239,9 +282,9 @@ def tokens_per_chunk(request: Request) -> float | None:
     return (request.usage.completion_tokens or 0) / len(request.chunks)
 
 
-def _counted_by(clock: Clock, unit: str) -> Denominator:
-    return msgspec.convert(
-        {"name": f"{clock}_{unit}", "clock": clock, "unit": unit, "prefix": "any"}, Denominator
+def _counted_by(clock: Clock, unit: Unit, arrival: Arrival) -> Denominator:
+    return Denominator(
+        name=f"{clock}_{unit}", clock=clock, unit=unit, prefix="any", arrival=arrival
     )
 
 

@@ -196,11 +196,12 @@ class LiveSession:
             workload=workload.name,
             workload_digest=workload.digest,
             turns=whole_blocks(declaration),
+            windows=declaration.windows,
             warmup=declaration.plan.warmup,
             min_cached_share=declaration.min_cached_share,
             min_acceptance=declaration.plan.min_acceptance,
         )
-        return measure(start, declaration, targets, workload, self._surroundings())
+        return measure(start, targets, workload, self._surroundings())
 
     def with_memory(self, boot: Measured, *, probe: bool) -> Measured:
         """A boot with what is known of its checkpoint and memory, which is looked at now."""

@@ -225,44 +225,58 @@ class TestALoad:
             (
                 "cached_turn",
                 {"rate_rps": 2},
-                "cached_turn: rate_rps=2 in a closed loop, which sends when it is answered. "
-                "Say arrival='constant' or arrival='poisson', or leave the rate out.",
+                (
+                    "cached_turn: rate_rps=2 in a closed loop, which sends when it is answered. "
+                    "Say arrival='constant' or arrival='poisson', or leave the rate out."
+                ),
             ),
             (
                 "aggregate_throughput",
                 {},
-                "aggregate_throughput: streams is missing: say how many requests are in flight "
-                "at once, or arrival and rate_rps.",
+                (
+                    "aggregate_throughput: streams is missing: say how many requests are in flight "
+                    "at once, or arrival and rate_rps."
+                ),
             ),
             (
                 "cached_turn",
                 {"ramp_s": 2},
-                "cached_turn: ramp_s=2 with one stream: turns follow one another. "
-                "Say streams, or leave ramp_s out.",
+                (
+                    "cached_turn: ramp_s=2 with one stream: turns follow one another. "
+                    "Say streams, or leave ramp_s out."
+                ),
             ),
             (
                 "cached_turn",
                 {"windows": 2},
-                "cached_turn: windows=2 with one stream: turns follow one another. "
-                "Say streams, or leave windows out.",
+                (
+                    "cached_turn: windows=2 with one stream: turns follow one another. "
+                    "Say streams, or leave windows out."
+                ),
             ),
             (
                 "cached_turn",
                 {"arrival": "poisson"},
-                "cached_turn: arrival='poisson' without a rate. Say rate_rps, the requests a "
-                "second that are offered.",
+                (
+                    "cached_turn: arrival='poisson' without a rate. Say rate_rps, the requests a "
+                    "second that are offered."
+                ),
             ),
             (
                 "aggregate_throughput",
                 {"arrival": "constant", "rate_rps": 3, "streams": 4},
-                "aggregate_throughput: streams=4 with arrival='constant': the schedule decides "
-                "how many are in flight. Leave streams out.",
+                (
+                    "aggregate_throughput: streams=4 with arrival='constant': the schedule decides "
+                    "how many are in flight. Leave streams out."
+                ),
             ),
             (
                 "aggregate_throughput",
                 {"arrival": "constant", "rate_rps": 3, "ramp_s": 4},
-                "aggregate_throughput: ramp_s=4 with arrival='constant': a schedule has no "
-                "streams to start one by one. Leave ramp_s out.",
+                (
+                    "aggregate_throughput: ramp_s=4 with arrival='constant': a schedule has no "
+                    "streams to start one by one. Leave ramp_s out."
+                ),
             ),
             (
                 "cached_turn",
@@ -272,8 +286,10 @@ class TestALoad:
             (
                 "cached_turn",
                 {"streams": 4},
-                "cached_turn: turns=30 in 5 windows of 4 streams are 6 a window: each stream "
-                "needs 2, or the load is never steady. Plan at least 40.",
+                (
+                    "cached_turn: turns=30 in 5 windows of 4 streams are 6 a window: each stream "
+                    "needs 2, or the load is never steady. Plan at least 40."
+                ),
             ),
             (
                 "denominator",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -52,24 +52,28 @@ def quantile_against_over_boots(
     alpha: float = ALPHA,
     beta: float = BETA,
     relation: Relation = "at most",
+    replicate: Literal["boot", "window"] = "boot",
 ) -> Comparison:
     """Hold the typical boot's ``p`` quantile against a limit: t over the logs of the quantiles.
 
     With fewer than three boots, or too few turns in one to estimate ``p``, nothing is tested.
+    On one boot, windows of load may stand in their place: it is then a claim on this boot only.
 
     :raises InvalidMeasurement: no boots, an empty boot, or a value not positive and finite.
     :raises UsageError: a level, the quantile or the limit is out of its range.
     """
     claim, p = claimed(relation, limit, alpha, beta), fraction(p)
-    boots = [sorted(positive(turns)) for turns in some(per_boot, "boot")]
+    boots = [sorted(positive(turns)) for turns in some(per_boot, replicate)]
     logs = [math.log(quantile(turns, p)) for turns in boots]
-    assumption = "boots are independent, and the logs of their quantiles normal"
-    comparison = _one_sample(logs, claim, replicate="boot", fewest=BOOTS, assumption=assumption)
+    assumption = f"{replicate}s are independent, and the logs of their quantiles normal"
+    comparison = _one_sample(logs, claim, replicate=replicate, fewest=BOOTS, assumption=assumption)
     tail = min(p, 1 - p)
     fewest, shortest = math.ceil((2 - tail) / (3 * tail) - _EQUAL), min(map(len, boots))
     if shortest >= fewest:
         return comparison
-    warning = f"a boot of {shortest} turns cannot estimate {quantile_name(p)}; it takes {fewest}"
+    warning = (
+        f"a {replicate} of {shortest} turns cannot estimate {quantile_name(p)}; it takes {fewest}"
+    )
     return msgspec.structs.replace(
         comparison, p_regress=None, p_pass=None, warnings=(*comparison.warnings, warning)
     )

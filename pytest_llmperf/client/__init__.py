@@ -20,7 +20,7 @@ A server's or a network's fault is never raised by ``send``: it is the record's 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import urlsplit
@@ -161,6 +161,18 @@ class Client:
             if exchange.was_cancelled:
                 self.cancelled.append(made)
         return made
+
+    def together(
+        self, errand: Callable[[], Awaitable[None]], *, meanwhile: Callable[[], None]
+    ) -> None:
+        """Run an errand of several ``asend`` on the client's loop.
+
+        An interrupted caller leaves as it leaves ``send``: what was seen of the answers that were
+        under way is in ``cancelled``.
+
+        :param meanwhile: called in the caller's thread several times a second until it is over.
+        """
+        self._opened(self._portal).wait(errand, meanwhile=meanwhile)
 
     def get_text(self, path: str, *, timeout_s: float = 10.0) -> str:
         """Get a page of the server, such as ``/metrics``, on a connection of its own.

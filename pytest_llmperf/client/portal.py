@@ -16,6 +16,8 @@ from anyio.from_thread import start_blocking_portal
 
 _T = TypeVar("_T")
 
+_MEANWHILE_S = 0.1
+
 _LEAVE_S = 10.0
 """How long an interrupted caller waits for its errand to clean up."""
 
@@ -33,15 +35,21 @@ class Portal:
     def __exit__(self, *exc: object) -> None:
         self._open.close()
 
-    def wait(self, errand: Callable[[], Awaitable[_T]]) -> _T:
+    def wait(
+        self, errand: Callable[[], Awaitable[_T]], *, meanwhile: Callable[[], None] | None = None
+    ) -> _T:
         """Run the errand on the loop and give its result.
 
         When the caller is interrupted the errand is cancelled and has cleaned up before the
         interrupt is passed on.
+
+        :param meanwhile: called by the caller's thread again and again while the errand runs.
         """
         running = _Errand(errand)
         future: Future[_T] = self._portal.start_task_soon(running.run)
         try:
+            while meanwhile is not None and not running.over.wait(_MEANWHILE_S):
+                meanwhile()
             return future.result()
         except BaseException:
             if not running.over.is_set():

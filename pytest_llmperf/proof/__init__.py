@@ -15,6 +15,7 @@ from pytest_llmperf.proof import (
     cold,
     complete,
     fitness,
+    load,
     pair,
     speculation,
     steady,
@@ -46,6 +47,10 @@ RULES: tuple[Callable[[Window], Contradiction | None], ...] = (
     fitness.sluggish,
     fitness.clocked_down,
     fitness.underpowered,
+    load.streams_not_held,
+    load.schedule_not_kept,
+    load.server_saw_more,
+    load.server_saw_fewer,
     traffic.foreign_traffic,
     traffic.not_idle,
     traffic.preempted,
@@ -68,6 +73,9 @@ RULES: tuple[Callable[[Window], Contradiction | None], ...] = (
     values.client_bottleneck,
     values.prompt_length,
     values.after_cache,
+    load.total_below_stream,
+    load.counted_short,
+    load.saturated,
     steady.slow_head,
     steady.warming,
 )
@@ -83,6 +91,8 @@ NOTICES: tuple[Callable[[Window], Finding | None], ...] = (
     traffic.counters_partly,
     traffic.odd_counters,
     traffic.idle_gaps,
+    load.capacity,
+    load.preempted,
     agreement.counters_disagree,
     warm.below_expected,
     agreement.cache_suspected,
@@ -105,6 +115,7 @@ PAIR_RULES: tuple[Callable[[Sides], Contradiction | None], ...] = (
     pair.sampling_differs,
     pair.prompt_lengths_differ,
     pair.output_lengths_differ,
+    pair.hit_shares_differ,
 )
 """What makes a comparison INVALID although each arm may be sound."""
 

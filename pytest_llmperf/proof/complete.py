@@ -165,14 +165,15 @@ def _is_spliced(turn: Request) -> bool:
 
 
 def streams_differ(window: Window) -> Contradiction | None:
-    """As many requests were in flight at once as the denominator declares."""
-    declared = window.denominator.streams
+    """No two requests overlapped where one stream is declared; of several, see ``load``."""
+    declared = window.denominator.streams or 0
     most = _most_in_flight(window)
-    if most is None or most == declared:
+    is_single = declared == 1 and window.denominator.arrival == "closed"
+    if most is None or not is_single or most == declared:
         return None
     return Contradiction(
         kind="streams",
-        reason=f"{counted(declared or 0, 'stream')} declared, {most} at once measured.",
+        reason=f"{counted(declared, 'stream')} declared, {most} at once measured.",
         evidence=f"At most {counted(most, 'request')} of this measurement overlapped in time.",
         remedy="Send as many requests at once as the denominator declares.",
     )

@@ -6,7 +6,7 @@ Each arm against its own declaration is in the other rooms of ``proof``.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -21,6 +21,9 @@ from pytest_llmperf.units import count, percent
 
 OUTPUT_TOLERANCE = 0.02
 """How far the arms' output may differ in tokens before whole-request times are not comparable."""
+
+HIT_TOLERANCE = 0.01
+"""How far the arms' shares of cached prompt tokens may differ under load."""
 
 _DECLARED_FACTORS: dict[str, tuple[str, ...]] = {
     "prefix": (),
@@ -254,3 +257,29 @@ def confounded(sides: Sides) -> Finding | None:
     return Finding(
         kind="confounded", text=f"The engines differ in several facts: {', '.join(apart)}."
     )
+
+
+def hit_shares_differ(sides: Sides) -> Contradiction | None:
+    """Under load, arms of one cache state found alike shares of their prompts cached."""
+    prefixes = {each.arm.denominator.prefix for each in sides.both}
+    if not sides.of.is_load or len(prefixes) > 1:
+        return None
+    shares = [_hit_share(each.turns) for each in sides.both]
+    known = [each for each in shares if each is not None]
+    if len(known) == len(shares) and max(known) - min(known) <= HIT_TOLERANCE:
+        return None
+    candidate, reference = map(percent, shares)
+    return Contradiction(
+        kind="hit_shares",
+        reason="The arms did not find alike shares of their prompts cached, or it is not known.",
+        evidence=f"Cached tokens of prompt tokens: {candidate} against {reference}.",
+        remedy="Declare prefix='cold' or prefix='warm', so that each arm's share is proven; "
+        "start the server with --enable-prompt-tokens-details.",
+    )
+
+
+def _hit_share(turns: Iterable[Request]) -> float | None:
+    done = [each for each in turns if each.completed]
+    cached = total(each.usage.cached_tokens for each in done)
+    prompts = total(each.usage.prompt_tokens for each in done)
+    return None if cached is None or not prompts else cached / prompts

@@ -10,10 +10,11 @@ from collections.abc import Callable, Sequence
 from itertools import combinations
 from statistics import median
 
+from pytest_llmperf.in_flight import windows_of
 from pytest_llmperf.proof.contradiction import Contradiction, Finding
 from pytest_llmperf.proof.window import Window
 from pytest_llmperf.record import Request
-from pytest_llmperf.sample import value
+from pytest_llmperf.sample import value, window_value
 from pytest_llmperf.units import counted, probability, ratio
 
 HEAD_RATIO = 1.5
@@ -59,7 +60,7 @@ def slow_head(window: Window) -> Contradiction | None:
     least, rest = min(values[:head]), max(values[head:])
     return Contradiction(
         kind="not_warm",
-        reason=f"Not warm: the first {counted(head, 'turn')} of {len(values)} took at least "
+        reason=f"Not warm: the first {counted(head, _noun(window))} of {len(values)} took at least "
         f"{ratio(least / rest)} as long as every later one.",
         evidence=f"First {_listed(values[:head])}, later at most {_listed([rest])} "
         f"{_unit(window)}.",
@@ -83,7 +84,7 @@ def warming(window: Window, trend: Trend = falling_p) -> Contradiction | None:
     p, size = fall
     return Contradiction(
         kind="not_warm",
-        reason="Not warm: the turns got steadily faster while they were measured.",
+        reason=f"Not warm: the {_noun(window)}s got steadily faster while they were measured.",
         evidence=f"The first third took {ratio(size)} as long as the last "
         f"(Kendall's tau, one-sided {probability(p)}).",
         remedy="Warm up longer, until the turns stand still.",
@@ -114,7 +115,7 @@ def drifting(window: Window, trend: Trend = falling_p) -> Finding | None:
         return None
     return Finding(
         kind="drifting",
-        text=f"The turns got steadily {word}: the slower end took {ratio(size)} as long "
+        text=f"The {_noun(window)}s got steadily {word}: the slower end took {ratio(size)} as long "
         f"(Kendall's tau, one-sided {probability(p)}).",
     )
 
@@ -134,7 +135,12 @@ def _thirds(values: Sequence[float]) -> float:
 
 
 def _slowness(window: Window) -> list[tuple[float, float | None]]:
-    """Each turn's duration, or duration a token, and the work that it may grow with."""
+    """Each turn's duration, or duration a token, and the work that it may grow with.
+
+    Of a load each window's median: within a window, turns differ by the queue they meet.
+    """
+    if window.denominator.is_load:
+        return [(number, None) for number in _of_windows(window)]
     drafts = window.measured.arm.declared.draft_tokens
     found = ((each, value(each, window.denominator, drafts)) for each in window.completed)
     seconds = window.denominator.unit == "request"
@@ -143,6 +149,23 @@ def _slowness(window: Window) -> list[tuple[float, float | None]]:
         for each, number in found
         if number is not None
     ]
+
+
+def _of_windows(window: Window) -> list[float]:
+    of, drafts = window.denominator, window.measured.arm.declared.draft_tokens
+    numbers: list[float | None] = []
+    for turns in windows_of(window.completed).values():
+        if of.clock == "span":
+            numbers.append(window_value(turns, of))
+            continue
+        found = [number for each in turns if (number := value(each, of, drafts)) is not None]
+        numbers.append(median(found) if found else None)
+    known = [each for each in numbers if each is not None]
+    return known if of.unit == "request" else [1 / each for each in known]
+
+
+def _noun(window: Window) -> str:
+    return "window" if window.denominator.is_load else "turn"
 
 
 def _work(turn: Request, window: Window) -> float | None:

@@ -129,7 +129,9 @@ def odd_counters(window: Window) -> Finding | None:
 
 
 def idle_gaps(window: Window) -> Finding | None:
-    """Turns that came after a pause of the engine, while others did not."""
+    """Turns that came after a pause of the engine, while others did not; of a load, none do."""
+    if window.denominator.is_load:
+        return None
     engine = [
         each for each in window.everything if window.boot_of(each) == window.measured.arm.boot_id
     ]

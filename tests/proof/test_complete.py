@@ -233,7 +233,10 @@ def test_one_at_a_time_is_not_two_streams(making: Making) -> None:
     measured = msgspec.structs.replace(
         sound, arm=msgspec.structs.replace(sound.arm, denominator=two)
     )
-    assert only(measured, "streams").reason == "2 streams declared, 1 at once measured."
+    assert only(measured, "streams").reason == (
+        "The load was not the declared one: 2 streams, and no window in which all of them had "
+        "started before the last request was sent."
+    )
 
 
 def test_doubts_of_the_client_are_told(making: Making) -> None:

@@ -1,0 +1,98 @@
+"""Reading the servers' counters around a measurement and while it runs.
+
+What a page says is in ``counters``; what a change proves is in ``proof``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from pytest_llmperf import counters, record
+from pytest_llmperf.errors import EngineError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pytest_llmperf.measure.work import Surroundings, Target
+
+SETTLE_S = 3.0
+"""How long the server's counters may take to show what it has already answered."""
+
+
+class Meter:
+    """The counters of one measurement's servers."""
+
+    def __init__(
+        self, start: record.Measurement, targets: Mapping[str, Target], around: Surroundings
+    ) -> None:
+        self._start = start
+        self._targets = targets
+        self._around = around
+        self._finished_before: dict[str, float | None] = {}
+        self._sent_inside: dict[str, int] = {}
+
+    def count(self, boot: str) -> None:
+        """Note that one more request was sent between the two readings."""
+        self._sent_inside[boot] = self._sent_inside.get(boot, 0) + 1
+
+    def read(self, when: Literal["before", "after"]) -> None:
+        """Record each server's counters once it is idle and has counted what it answered."""
+        boots = {each.arm.boot_id: each for each in self._targets.values()}
+        for target in boots.values():
+            self._around.add(self._settled(target, when))
+
+    def record_page(
+        self, target: Target, asked_ns: int, at_ns: int, text: str, problem: str | None
+    ) -> None:
+        """Record a page that was read while a load ran."""
+        page = self._parsed(target, "during", counters.of_an_engine(text), problem, at_ns)
+        self._around.add(msgspec.structs.replace(page, asked_ns=asked_ns))
+
+    def _settled(self, target: Target, when: Literal["before", "after"]) -> record.Counters:
+        boot = target.arm.boot_id
+        deadline = self._around.clock() + int(SETTLE_S * 1e9)
+        while True:
+            page = self._page(target, when)
+            if self._is_settled(page, boot, when) or self._around.clock() > deadline:
+                if when == "before":
+                    self._finished_before[boot] = page.requests_finished
+                return page
+            self._around.sleep(0.05)
+
+    def _is_settled(self, page: record.Counters, boot: str, when: str) -> bool:
+        if not page.readable:
+            return True
+        idle = not page.requests_running and not page.requests_waiting
+        before = self._finished_before.get(boot)
+        if when == "before" or before is None or page.requests_finished is None:
+            return idle
+        return idle and page.requests_finished - before >= self._sent_inside.get(boot, 0)
+
+    def _page(self, target: Target, when: Literal["before", "after"]) -> record.Counters:
+        asked_ns = self._around.clock()
+        try:
+            text, problem = target.client.get_text("/metrics"), None
+        except EngineError as error:
+            text, problem = "", str(error)
+        page = self._parsed(target, when, text, problem, self._around.clock())
+        return msgspec.structs.replace(page, asked_ns=asked_ns)
+
+    def _parsed(
+        self,
+        target: Target,
+        when: Literal["before", "during", "after"],
+        text: str,
+        problem: str | None,
+        at_ns: int,
+    ) -> record.Counters:
+        page = counters.parse(
+            text,
+            measurement_id=self._start.measurement_id,
+            boot_id=target.arm.boot_id,
+            when=when,
+            at_ns=at_ns,
+            model=target.running.model,
+        )
+        return msgspec.structs.replace(page, problem=problem) if problem else page
