@@ -15,6 +15,7 @@ LEAST_S = 2.0
 """A shorter window has too few of the kernel's ticks to tell shares of CPU time."""
 
 _GIB = 2**30
+_WORTH_A_WORD = 0.001
 
 
 class Load:
@@ -117,7 +118,11 @@ def middle(values: Iterable[float]) -> float | None:
 
 
 def words(states: Sequence[MachineState]) -> str:
-    """A window's machine on one line; what is not known is left out or said to be unknown."""
+    """A window's machine on one short line, for every row of a report.
+
+    Whose the CPU time was always stands there; of the rest what is known and not nothing. All
+    that was read stands in the evidence, and in ``phases``.
+    """
     load = Load(states)
     if not load.states:
         return "machine not watched"
@@ -126,11 +131,10 @@ def words(states: Sequence[MachineState]) -> str:
         "other processes' CPU not known"
         if foreign is None
         else f"other processes {percent(foreign)} of {load.cores} cores",
-        _part("stolen {}", load.steal_share, percent),
-        _part("waiting for memory {}", load.stalled_share("memory"), percent),
+        _part("stolen {}", _some(load.steal_share), percent),
+        _part("waiting for memory {}", _some(load.stalled_share("memory")), percent),
         _part("{} MHz", load.mhz, "{:,.0f}".format),
         _part("hottest {} C", load.hottest_c, "{:.0f}".format),
-        _part("{} GiB free", load.available_bytes, _gib),
         *_gpu_words(load),
     ]
     return f"machine: {', '.join(part for part in parts if part)}"
@@ -160,6 +164,11 @@ def _known(values: Iterable[float | None]) -> list[float]:
 
 def _part(text: str, value: float | None, shown: Callable[[float], str]) -> str:
     return "" if value is None else text.format(shown(value))
+
+
+def _some(share: float | None) -> float | None:
+    """A share that is worth a word."""
+    return share if share and share >= _WORTH_A_WORD else None
 
 
 def _gib(value: float) -> str:

@@ -44,11 +44,6 @@ class Machine:
         """Where healthy sessions of this place lie, if that is known."""
         return self._precondition.bands.get(fact)
 
-    @property
-    def no_band(self) -> str | None:
-        """Why no band is known."""
-        return self._precondition.no_band
-
     def canary_ns(self, fact: str) -> float | None:
         """Median over the canaries beside this window."""
         found = self._window.measured.canaries
@@ -89,8 +84,7 @@ def _canary_words(machine: Machine) -> str:
         return ""
     if band is not None:
         return f", canary {ratio(value / band.typical)} its usual time"
-    why = machine.no_band or "no band"
-    return f", canary {quantity(value / 1e9, 's')} ({why})"
+    return f", canary {quantity(value / 1e9, 's')} (no band yet)"
 
 
 def foreign_load(window: Window) -> Contradiction | None:

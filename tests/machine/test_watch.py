@@ -115,12 +115,12 @@ def test_the_machine_is_shown_without_what_is_unknown() -> None:
     bare = [state("before", 0), state("after", 9)]
     full = [
         state("before", 0, cores=2, busy_s=0.0, ours_s=0.0, steal_s=0.0, mhz=(2100.0,)),
-        state("after", 10, cores=2, busy_s=20.0, ours_s=19.8, steal_s=0.0, available_bytes=2**31),
+        state("after", 10, cores=2, busy_s=20.0, ours_s=19.8, steal_s=0.2, zones_c={"soc": 61.0}),
     ]
     assert words(bare) == "machine: other processes' CPU not known"
     assert (
         words(full)
-        == "machine: other processes 1 % of 2 cores, stolen 0 %, 2,100 MHz, 2.0 GiB free"
+        == "machine: other processes 1 % of 2 cores, stolen 1 %, 2,100 MHz, hottest 61 C"
     )
 
 

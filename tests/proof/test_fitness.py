@@ -260,6 +260,5 @@ def test_too_few_samples_of_a_phase_judge_nothing(on: Any) -> None:  # noqa: ANN
 
 def test_the_machine_stands_in_the_evidence_line(on: Any) -> None:  # noqa: ANN401
     assert proof.evidence_line(on()).partition("; machine")[2] == (
-        ": other processes 0 % of 2 cores, stolen 0 %, waiting for memory 0 %, 2,100 MHz, "
-        "canary 6.00 ms (no band)"
+        ": other processes 0 % of 2 cores, 2,100 MHz, canary 6.00 ms (no band yet)"
     )
