@@ -106,8 +106,7 @@ def _scatter(pairs: Sequence[Pair]) -> str:
 
 
 def _scatter_row(gate: str, pairs: Sequence[Pair], of: int) -> str:
-    denominator = (pairs or [None])[0]
-    words = denominator.candidate.denominator.words if denominator else ""
+    words = pairs[0].candidate.denominator.words if pairs else ""
     count = f"{len(pairs)}" if len(pairs) == of else f"{len(pairs)} sound of {of}"
     if len(pairs) < FEWEST:
         return f"| {_short(gate)} | {words} | {count} | too few | | | |"
