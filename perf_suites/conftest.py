@@ -14,6 +14,7 @@ import pytest
 
 from pytest_llmperf import Conversations, PlannedRequest, Prompts
 from pytest_llmperf.miniature import household
+from pytest_llmperf.shapes import Shape
 from pytest_llmperf.workload import unchanging
 
 Message = dict[str, Any]
@@ -101,6 +102,23 @@ def classes_of_output(
 def conversations_of() -> Callable[[int], Conversations]:
     """Make live conversations of about so many prompt tokens."""
     return lambda prompt_tokens: unchanging(lambda: _notebooks(prompt_tokens))
+
+
+@pytest.fixture(scope="session")
+def house_talk() -> Callable[[Shape], PlannedRequest]:
+    """Make a conversation of any shape: records asked for before, tools, notes, one more record."""
+    return _talk
+
+
+def _talk(shape: Shape) -> PlannedRequest:
+    drawn = Random("talk")
+    messages = [_said("system", SPEAKER)]
+    for _ in range(shape.turns):
+        asked = household.json_request(drawn)
+        messages += [_said("user", asked.text), _said("assistant", asked.answer)]
+    last = household.json_request(Random("last")).text
+    messages.append(_said("user", f"{_notes(shape.words, 'talk')} {last}"))
+    return _planned(messages, "json", max_tokens=24, tools=household.TOOLS[: shape.tools])
 
 
 def _router() -> Conversations:

@@ -81,6 +81,11 @@ class Bench:
         self.runs: list[Run] = []
         """Everything measured so far."""
 
+    @property
+    def gate(self) -> Gate:
+        """The test's gate, for assertions that measure for themselves."""
+        return self._gate
+
     def __call__(self, engine: Lease, workload: Workload) -> Run:
         """Measure one engine under the test's denominator.
 

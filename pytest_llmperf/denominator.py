@@ -12,7 +12,7 @@ import msgspec
 Clock = Literal["wall", "first_token", "decode", "span"]
 Unit = Literal["request", "output_token"]
 Prefix = Literal["cold", "warm", "any"]
-Arrival = Literal["closed", "constant", "poisson", "burst"]
+Arrival = Literal["closed", "constant", "poisson", "burst", "trace"]
 
 CLOCKS: dict[Clock, tuple[str, str]] = {
     "wall": ("t_last_token - t_sent", "wall clock as the caller sees it"),
@@ -35,6 +35,7 @@ ARRIVALS: dict[Arrival, str] = {
     "constant": "evenly spaced arrivals",
     "poisson": "Poisson arrivals",
     "burst": "all at once",
+    "trace": "arrivals as they were recorded",
 }
 """Each way in which requests arrive, in words."""
 
@@ -100,6 +101,8 @@ class Denominator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         """How many requests are in flight, how they arrive, and what becomes of the start."""
         if self.arrival == "burst":
             return f"{self.streams} requests at once" if self.streams else "all requests at once"
+        if self.arrival == "trace":
+            return ARRIVALS[self.arrival]
         if self.arrival != "closed":
             return f"{ARRIVALS[self.arrival]} at {self.rate_rps or 0:g} requests a second"
         if self.streams is None:

@@ -16,6 +16,7 @@ from pytest_llmperf.denominator import Denominator
 from pytest_llmperf.plan import Step
 from pytest_llmperf.planned import PlannedRequest
 from pytest_llmperf.record import Role
+from pytest_llmperf.traffic import Traffic
 from pytest_llmperf.workload import Conversations, Prompts, Workload, nonce
 
 
@@ -92,7 +93,8 @@ class _Planner:
             for request, after in [self._request(of, index, life)]
         )
         role: Role = "warmup" if roles[0] == "warmup" else "prime"
-        paced = schedule.arrivals(of, len(steps), _drawn(self._seed, life))
+        came_s = self._workload.arrivals_s if isinstance(self._workload, Traffic) else None
+        paced = schedule.arrivals(of, len(steps), _drawn(self._seed, life), came_s)
         return LoadWindow(
             arm=arm,
             block=block,

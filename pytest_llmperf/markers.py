@@ -26,7 +26,7 @@ Streams = Annotated[int, Meta(ge=1, le=4096)]
 Windows = Annotated[int, Meta(ge=1, le=100)]
 Rate = Annotated[float, Meta(gt=0, le=100_000)]
 Ramp = Annotated[float, Meta(gt=0, le=600)]
-Paced = Literal["closed", "constant", "poisson"]
+Paced = Literal["closed", "constant", "poisson", "trace"]
 Factor = Literal["prefix", "speculation", "profile"]
 
 FACTORS: dict[Factor, str] = {
@@ -77,7 +77,8 @@ class Load(Plan, frozen=True, kw_only=True):
     """Streams of a closed loop, in which each sends its next request when its last is answered;
     ``None`` is one stream, and the only choice where requests arrive by a schedule."""
     arrival: Paced = "closed"
-    """``constant`` and ``poisson`` send by an absolute schedule, whatever has been answered."""
+    """``constant`` and ``poisson`` send by an absolute schedule, whatever has been answered, and
+    ``trace`` by the times at which traffic of your own came."""
     rate_rps: Rate | None = None
     """Requests per second that the schedule offers."""
     ramp_s: Ramp | None = None
@@ -226,7 +227,12 @@ def _closed_problems(plan: Load) -> list[str]:
 
 def _paced_problems(plan: Load) -> list[str]:
     problems = []
-    if plan.rate_rps is None:
+    if plan.arrival == "trace" and plan.rate_rps is not None:
+        problems.append(
+            f"rate_rps={plan.rate_rps:g} with arrival='trace': the traffic's own times decide. "
+            "Leave rate_rps out."
+        )
+    elif plan.arrival != "trace" and plan.rate_rps is None:
         problems.append(
             f"arrival={plan.arrival!r} without a rate. Say rate_rps, the requests a second that "
             "are offered."

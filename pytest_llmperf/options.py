@@ -52,6 +52,12 @@ def _add_engines(parser: pytest.Parser, group: pytest.OptionGroup) -> None:
         "skip. Example: --llmperf-attach http://127.0.0.1:8000",
     )
     group.addoption(
+        "--llmperf-dry-run",
+        action="store_true",
+        help="boot nothing and measure nothing: check profile and declarations, and print for each "
+        "engine its command, environment, cache unit and memory, and the gates that would run",
+    )
+    group.addoption(
         "--llmperf-replay",
         metavar="DIR",
         type=Path,
@@ -159,11 +165,19 @@ def settings(config: pytest.Config) -> Settings:
     """
     _check_together(config)
     chosen = _chosen_profile(config)
+    stated = attachments(config.getoption("--llmperf-attach"))
+    named, as_found = _named_servers(chosen)
+    if as_found and not (stated or named or config.getoption("--llmperf-replay")):
+        raise UsageError(
+            f"The profile {chosen!r} names no server.",
+            "It takes servers as they are found, and its [attach] is empty.",
+            "Extend it and name them under [attach], or give --llmperf-attach URL.",
+        )
     seed = config.getoption("--llmperf-seed")
     return Settings(
         profile=chosen or default_profile(),
-        profile_was_chosen=bool(chosen),
-        attach=attachments(config.getoption("--llmperf-attach")),
+        profile_was_chosen=bool(chosen) and not as_found,
+        attach=stated or named,
         replay=config.getoption("--llmperf-replay"),
         evidence=config.getoption("--llmperf-evidence") or _new_folder(_root(config)),
         mode=config.getoption("--llmperf-mode"),
@@ -176,8 +190,23 @@ def settings(config: pytest.Config) -> Settings:
         strict=config.getoption("--llmperf-strict"),
         lock=config.getoption("--llmperf-lock"),
         lock_wait_s=config.getoption("--llmperf-lock-wait"),
+        dry_run=config.getoption("--llmperf-dry-run"),
         seed=secrets.randbelow(2**31) if seed is None else seed,
     )
+
+
+def _named_servers(chosen: str | None) -> tuple[dict[str, str], bool]:
+    """The servers that a chosen profile names, and whether they are taken as they are found.
+
+    :raises UsageError: the profile says something wrong.
+    """
+    if not chosen:
+        return {}, False
+    from pytest_llmperf import profile  # noqa: PLC0415 - only where one is chosen
+
+    found = profile.load(chosen)
+    named = attachments([f"{name}={url}" for name, url in found.attach.items()])
+    return named, found.as_found
 
 
 def _root(config: pytest.Config) -> Path:

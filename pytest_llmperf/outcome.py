@@ -6,19 +6,20 @@ The verdict is reached in ``verdict`` while the test runs; here it is only carri
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_llmperf import profile
+from pytest_llmperf import budget, profile
 from pytest_llmperf.declaration import Declaration
 from pytest_llmperf.errors import (
     InvalidMeasurement,
     LlmperfError,
     Regression,
 )
+from pytest_llmperf.fixtures import ENGINE_FIXTURES
 from pytest_llmperf.gate import Gate
 from pytest_llmperf.report import markdown, render
 from pytest_llmperf.run import Levels
@@ -27,9 +28,6 @@ from pytest_llmperf.verdict import Word, exit_code
 
 if TYPE_CHECKING:
     from _pytest._code import ExceptionInfo
-
-_BOOT_S = 60.0
-"""What a plan reckons for a boot."""
 
 RECORDED = "RECORDED"
 """A round that only recorded; a later one judges it."""
@@ -58,6 +56,12 @@ def check(settings: Settings) -> None:
     :raises UsageError: it is unknown or says something wrong.
     """
     profile.load(settings.profile)
+
+
+def misspelt(settings: Settings, tests: Sequence[Callable[..., Any]]) -> list[str]:
+    """Budgets of the profile whose names are almost what tests ask for."""
+    asked = [name for each in tests for name in budget.asked_for(each)]
+    return budget.misspelt(asked, profile.load(settings.profile).budgets)
 
 
 def decide(
@@ -150,6 +154,7 @@ def show_plan(
 ) -> None:
     """Print how much each selected gate has to measure, by its own history."""
     from pytest_llmperf import planning  # noqa: PLC0415 - only in plan mode
+    from pytest_llmperf.rehearsal import BOOT_S  # noqa: PLC0415 - likewise
 
     levels = Levels.of(profile.load(settings.profile))
     detects = {gate: each.plan.detect for gate, each in declared.items() if each.plan.detect}
@@ -157,8 +162,42 @@ def show_plan(
     if reporter is not None:
         reporter.section("llmperf plan", sep="=")
         for line in planning.lines(
-            settings.history, list(declared), levels=levels, detects=detects, boot_s=_BOOT_S
+            settings.history, list(declared), levels=levels, detects=detects, boot_s=BOOT_S
         ):
+            reporter.write_line(line)
+
+
+def show_rehearsal(
+    config: pytest.Config,
+    declared: Mapping[str, Declaration],
+    asked: Sequence[Sequence[str]],
+    settings: Settings,
+) -> None:
+    """Print what the selected tests would boot and measure.
+
+    :param asked: the fixtures of each selected test.
+    :raises UsageError: an engine of theirs could not be booted as its profile says.
+    """
+    from pytest_llmperf import rehearsal  # noqa: PLC0415 - only in a dry run
+
+    names = {name for each in asked for name in each}
+    wanted = rehearsal.Wanted(
+        engines={name: speculates for name, speculates in ENGINE_FIXTURES.items() if name in names},
+        factory=sum("engine" in each for each in asked),
+        gates=declared,
+        rounds=settings.rounds,
+    )
+    found = rehearsal.lines(
+        profile.load(settings.profile),
+        wanted,
+        history=settings.history,
+        attached=settings.attach,
+        against=None if settings.against is None else profile.load(settings.against),
+    )
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None:
+        reporter.section("llmperf dry run", sep="=")
+        for line in found:
             reporter.write_line(line)
 
 

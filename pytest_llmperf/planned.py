@@ -53,6 +53,13 @@ class PlannedRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What kind of output it asks for; never sent."""
     extra: dict[str, Any] = {}
     """Further fields of the body, such as ``ignore_eos`` or ``tool_choice``."""
+    private: bool = False
+    """Its words are somebody's: none of them, nor of its answer, is shown or stored."""
+
+    def __repr__(self) -> str:
+        if not self.private:
+            return super().__repr__()
+        return f"PlannedRequest(prompt={self.prompt!r}, private, max_tokens={self.max_tokens})"
 
     def __post_init__(self) -> None:
         """Refuse what could not be sent, while the workload is being planned."""

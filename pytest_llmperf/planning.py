@@ -36,6 +36,21 @@ def lines(
     return found
 
 
+def turn_s(root: Path, gate: str) -> float | None:
+    """The typical request of a gate by its newest stored session, in seconds.
+
+    ``None`` where nothing is stored, or what is stored is no wall clock.
+    """
+    if not root.is_dir():
+        return None
+    with History(root) as history:
+        past = [each for each in history.everything(gate) if each.series == "candidate"]
+    if not past or past[-1].place.facts.get("clock") != "wall" or past[-1].higher_is_better:
+        return None
+    mean = past[-1].mean(STATISTIC)
+    return None if mean is None else math.exp(mean)
+
+
 def _said(history: History, gate: str, promise: Gate, boot_s: float) -> str:
     past = [
         each

@@ -95,7 +95,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         raise pytest.UsageError(f"llmperf: {error}") from None
 
 
-def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
+def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Item]) -> list[str]:
     """Say what is about to be measured, where gates are selected."""
     settings = config.stash.get(SETTINGS, None)
     if settings is None:
@@ -104,23 +104,37 @@ def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
         return [f"llmperf: judging recorded evidence in {settings.replay}"]
     where = ", ".join(f"{name} at {url}" for name, url in settings.attach.items())
     engines = f"attached: {where}" if where else f"profile {settings.profile}"
-    return [f"llmperf: {engines}; mode {settings.mode}; evidence in {settings.evidence}"]
+    from pytest_llmperf import outcome  # noqa: PLC0415 - only where gates are selected
+
+    tests = [item.function for item in items if isinstance(item, pytest.Function)]
+    told = "; nothing is booted" if settings.dry_run else f"; evidence in {settings.evidence}"
+    return [
+        f"llmperf: {engines}; mode {settings.mode}{told}",
+        *(f"llmperf: warning: {each}" for each in outcome.misspelt(settings, tests)),
+    ]
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
-    """In plan mode, print the plan in place of running anything."""
+    """In plan mode, and in a dry run, print in place of running anything."""
     settings = session.config.stash.get(SETTINGS, None)
-    if settings is None or settings.mode != "plan":
-        return None
-    from pytest_llmperf import outcome  # noqa: PLC0415 - only in plan mode
+    if settings is None or not settings.only_tells:
+        return True if session.config.getoption("--llmperf-dry-run") else None
+    from pytest_llmperf import outcome  # noqa: PLC0415 - only where nothing is run
 
     declared = {
         item.stash[GATE].node_id: item.stash[DECLARATION]
         for item in session.items
         if DECLARATION in item.stash
     }
-    outcome.show_plan(session.config, declared, settings)
+    if settings.dry_run:
+        asked = [getattr(item, "fixturenames", ()) for item in session.items]
+        try:
+            outcome.show_rehearsal(session.config, declared, asked, settings)
+        except LlmperfError as error:
+            raise pytest.UsageError(f"llmperf: {error}") from None
+    else:
+        outcome.show_plan(session.config, declared, settings)
     return True
 
 
@@ -164,7 +178,7 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None, None, None]
     settings = session.config.stash.get(SETTINGS, None)
     if settings is None and _workers_were_invalid(session.config):
         session.exitstatus = 11
-    if settings is not None and not session.config.option.collectonly and settings.mode != "plan":
+    if settings is not None and not session.config.option.collectonly and not settings.only_tells:
         session.exitstatus = _exit_status(session.config, int(session.exitstatus))
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from pytest_llmperf.budget import Budget
+from pytest_llmperf.budget import Budget, look_up
 from pytest_llmperf.errors import UsageError
 from pytest_llmperf.fitness import Limits
 from pytest_llmperf.profile_check import Table, faults
@@ -69,6 +69,10 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     statistics: Statistics = Statistics()
     fitness: Limits = Limits()
     """Beyond these the machine is unfit to be measured on."""
+    attach: dict[str, str] = {}
+    """Servers that are already up, by engine name, in the order in which they take over."""
+    as_found: bool = False
+    """Whether attached servers are taken as they are, with nothing promised of them."""
     budgets: dict[str, float] = {}
     """Limits by name (``cached_turn.p50``), in seconds or tokens per second."""
     engines: dict[str, Profile] = {}
@@ -86,7 +90,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     def budget(self, name: str) -> Budget:
         """The machine's limit called ``name``; one without a limit where there is none."""
-        return Budget(name=name, limit=self.budgets.get(name), profile=self.name)
+        return look_up(name, self.budgets, self.name)
 
     def engine(
         self,
@@ -309,6 +313,8 @@ def _plain_profile(name: str, table: Table, engines: dict[str, Profile]) -> Prof
         serving=Serving(**table.get("engine", {})),
         statistics=Statistics(**table.get("statistics", {})),
         fitness=Limits(**table.get("fitness", {})),
+        attach=dict(table.get("attach", {})),
+        as_found=table.get("as_found", False),
         budgets=_flat(table.get("budgets", {})),
         engines=engines,
     )

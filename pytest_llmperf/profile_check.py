@@ -9,6 +9,7 @@ import difflib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from pytest_llmperf.flags import wrong_method
 from pytest_llmperf.spec import canonical_flag
 
 Table = Mapping[str, Any]
@@ -139,6 +140,12 @@ def _budgets(table: Table, path: _Path) -> Iterator[str]:
             yield f"{_where((*path, name))} = {value!r} is not {expected}"
 
 
+def _attached(table: Table, path: _Path) -> Iterator[str]:
+    for name, value in table.items():
+        if not isinstance(value, str) or not value.startswith(("http://", "https://")):
+            yield f"{_where((*path, name))} = {value!r} is not an address as http://host:port"
+
+
 def _engines(table: Table, path: _Path) -> Iterator[str]:
     for name, value in table.items():
         if isinstance(value, Mapping):
@@ -151,6 +158,7 @@ _FREE: dict[str, Callable[[Table, _Path], Iterator[str]]] = {
     "flags": _flags,
     "environment": _environment,
     "budgets": _budgets,
+    "attach": _attached,
     "engines": _engines,
 }
 """Sections whose keys are the user's own, each with what may stand in it."""
@@ -168,7 +176,7 @@ _ONE_ENGINE: dict[str, Any] = {
         "source": _text,
         "revision": _text,
         "instruction_tuned": _switch,
-        "method": _text,
+        "method": wrong_method,
         "draft_tokens": _whole(1),
     },
     "engine": {
@@ -187,6 +195,8 @@ _TOP: dict[str, Any] = {
     "description": _text,
     "extends": _text,
     "resident": _whole(1, 2),
+    "as_found": _switch,
+    "attach": {},
     **_ONE_ENGINE,
     "statistics": {
         "tolerance": _fraction,

@@ -6,10 +6,12 @@ Pure: no clock, no network. What is sent is in ``plan``; keeping to a schedule i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import accumulate
 from random import Random
 
 from pytest_llmperf.denominator import Denominator
+from pytest_llmperf.errors import UsageError
 
 _NS = 1_000_000_000
 
@@ -47,8 +49,31 @@ def starts(streams: int, ramp_s: float | None) -> tuple[int, ...]:
     return tuple(round(ramp_s * _NS * number / (streams - 1)) for number in range(streams))
 
 
-def arrivals(denominator: Denominator, requests: int, seed: int) -> tuple[int, ...] | None:
-    """When each request is due; ``None`` in a closed loop, where the answers decide."""
+def recorded(came_s: Sequence[float] | None, requests: int) -> tuple[int, ...]:
+    """Arrivals as they were; the first is due at 0.
+
+    :raises UsageError: the workload has no times, or fewer than there are requests to send.
+    """
+    if came_s is None or len(came_s) < requests:
+        known = "none" if came_s is None else f"{len(came_s)}"
+        raise UsageError(
+            "arrival='trace' has no time for each of its requests.",
+            f"{requests} requests are to be sent in one window, and the workload has {known}.",
+            "Give Traffic whose file has timestamps, and plan no more turns a window than it has.",
+        )
+    return tuple(round(at_s * _NS) for at_s in came_s[:requests])
+
+
+def arrivals(
+    denominator: Denominator, requests: int, seed: int, came_s: Sequence[float] | None = None
+) -> tuple[int, ...] | None:
+    """When each request is due; ``None`` in a closed loop, where the answers decide.
+
+    :param came_s: when the requests of recorded traffic came, in seconds after the first.
+    :raises UsageError: they are to arrive as recorded, and too few times are known.
+    """
+    if denominator.arrival == "trace":
+        return recorded(came_s, requests)
     if denominator.arrival == "burst":
         return at_once(requests)
     if denominator.rate_rps is None:

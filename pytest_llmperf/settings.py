@@ -49,8 +49,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The file that keeps two jobs of one host apart; ``None``: the default one."""
     lock_wait_s: float = 1800.0
     """How long another job that measures on this host is waited for."""
+    dry_run: bool = False
+    """Say what would be booted and measured, and do nothing."""
     seed: int
     """Of the nonces that keep prompts apart; recorded, so that a run can be sent again."""
+
+    @property
+    def only_tells(self) -> bool:
+        """Whether nothing is measured in this run, so that no gate is judged."""
+        return self.dry_run or self.mode == "plan"
 
 
 def attachments(values: Sequence[str]) -> dict[str, str]:

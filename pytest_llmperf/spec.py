@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from pytest_llmperf.flags import unknown
 from pytest_llmperf.record import Declared
 
 MINIATURE = "miniature"
@@ -164,7 +165,7 @@ def build(
         tools=serving.tools,
         min_available_bytes=_bytes(serving.min_available_gib),
         needs=_needs(model, drafter),
-        warnings=tuple(_pairing_warnings(model, drafter)),
+        warnings=(*_pairing_warnings(model, drafter), *_flag_warnings(serving)),
         copy=copy,
     )
 
@@ -225,6 +226,11 @@ def _subject(model: Model, drafter: Drafter | None, flags: Mapping[str, Any]) ->
         "drafter_digest": None,
         "flags": {flag: kept[flag] for flag in sorted(kept)},
     }
+
+
+def _flag_warnings(serving: Serving) -> list[str]:
+    """Flags that vLLM is not known to take; what another engine takes is not known here."""
+    return unknown(serving.flags) if serving.module.startswith("vllm.") else []
 
 
 def _is_tuned(side: Model | Drafter) -> bool:

@@ -18,7 +18,7 @@ _NONCE_DIGITS = 12
 _PRIMER_TOKENS = 4
 _SHOWN = 24
 
-Built = TypeVar("Built", "Prompts", "Conversations")
+Built = TypeVar("Built", bound="Prompts | Conversations")
 
 
 def nonce(seed: int, kind: str, index: int) -> str:
@@ -131,7 +131,9 @@ def unchanging(build: Callable[[], Built]) -> Built:
         return first
     raise UsageError(
         f"The workload {first.name!r} is not the same when it is built twice.",
-        _first_difference(_spoken(first), _spoken(second)),
+        _first_difference(_spoken(first), _spoken(second))
+        if not _is_private(first)
+        else "Its words are private, so that the first difference is not shown.",
         "Take dates, random ids and unordered sets out of its prompts, or fix them to one value.",
     )
 
@@ -141,6 +143,11 @@ def difference(left: PlannedRequest, right: PlannedRequest) -> str | None:
     if _canonical(left) == _canonical(right):
         return None
     return _first_difference(_canonical(left).decode(), _canonical(right).decode())
+
+
+def _is_private(workload: Prompts | Conversations) -> bool:
+    items = workload.items if isinstance(workload, Prompts) else workload.histories
+    return any(each.private for each in items)
 
 
 def _headed(request: PlannedRequest, head: str) -> PlannedRequest:

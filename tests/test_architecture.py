@@ -18,15 +18,15 @@ REPOSITORY = Path(__file__).parent.parent
 LINES = (
     "errors units denominator fitness record",
     "markers declaration settings budget place machine",
-    "planned workload schedule plan load_plan",
+    "planned workload traffic schedule plan load_plan",
     "sse delta tokens doubt repetition stream",
-    "spec profile_check miniature profile",
+    "flags spec profile_check miniature profile",
     "server client histograms counters",
     "evidence in_flight sample burst ladder picture proof assumption verdict report",
     "gate run beside climb onset factorial",
     "identity attribution benchmark_files history predictability",
-    "suspects bench reference planning benchmark_view",
-    "assertions claims ceiling published measure lease recorded pending session",
+    "suspects bench reference planning benchmark_view rehearsal",
+    "assertions shapes claims ceiling published measure lease recorded pending session",
     "keys progress options fixtures outcome confirmation plugin",
     "__init__ testing calibrate",
 )
@@ -47,6 +47,7 @@ IMPORT_FENCES = {
     "time": "server client session progress miniature.train",
     "pytest_llmperf.testing": "testing",
     "perf_suites": "",
+    "hypothesis": "shapes",
     "vllm": "",
 }
 """What only these rooms may import at run time."""

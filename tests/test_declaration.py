@@ -263,6 +263,14 @@ class TestALoad:
                 ),
             ),
             (
+                "cached_turn",
+                {"arrival": "trace", "rate_rps": 2},
+                (
+                    "cached_turn: rate_rps=2 with arrival='trace': the traffic's own times decide. "
+                    "Leave rate_rps out."
+                ),
+            ),
+            (
                 "aggregate_throughput",
                 {"arrival": "constant", "rate_rps": 3, "streams": 4},
                 (

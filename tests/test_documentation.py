@@ -194,7 +194,7 @@ def first_cells(page: Path, heading: str) -> list[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
 def test_every_option_that_is_named_exists(page: Path) -> None:
-    named = set(re.findall(r"--llmperf-[a-z]+", page.read_text(encoding="utf-8")))
+    named = set(re.findall(r"--llmperf-[a-z]+(?:-[a-z]+)*", page.read_text(encoding="utf-8")))
     parser = pytest.Parser(_ispytest=True)
     options.add(parser)
     known = {name for group in parser._groups for each in group.options for name in each.names()}

@@ -27,7 +27,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from pytest_llmperf import record
+from pytest_llmperf import flags, record
 from pytest_llmperf.client.limits import Limits
 from pytest_llmperf.errors import UsageError
 from pytest_llmperf.planned import PlannedRequest
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from pytest_llmperf.client.pages import Pages
     from pytest_llmperf.client.portal import Portal
     from pytest_llmperf.client.wire import LagMeter
+
+_QUOTING = ("refused", "server_error", "protocol")
+"""Failures whose detail may hold words of the request or of its answer."""
 
 _T = TypeVar("_T")
 
@@ -243,6 +246,16 @@ def _stamps(exchange: Exchange, reading: Reading, due_ns: int | None) -> record.
     )
 
 
+def _withheld(failure: record.Failure | None) -> record.Failure | None:
+    """A failure without the words of a private request, which servers quote in their refusals."""
+    if failure is None or failure.kind not in _QUOTING:
+        return failure
+    named = flags.named_in(failure.detail)
+    hint = f"; it names {', '.join(named)}" if named else ""
+    status = failure.detail.partition(":")[0] if failure.kind == "refused" else failure.kind
+    return msgspec.structs.replace(failure, detail=f"{status}: words withheld{hint}")
+
+
 def _record(
     planned: PlannedRequest,
     exchange: Exchange,
@@ -267,7 +280,7 @@ def _record(
         max_tokens=planned.max_tokens,
         url=url,
         http_status=exchange.status,
-        failure=reading.failure,
+        failure=_withheld(reading.failure) if planned.private else reading.failure,
         finish_reason=reading.finish_reason,
         answered_by=reading.answered_by,
         stamps=_stamps(exchange, reading, due_ns),

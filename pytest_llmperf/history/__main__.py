@@ -16,7 +16,7 @@ from pytest_llmperf import place
 from pytest_llmperf.errors import LlmperfError
 from pytest_llmperf.evidence import NAME as EVIDENCE
 from pytest_llmperf.evidence import read
-from pytest_llmperf.history import FOLDER, MEAN, RATIO, History, PastSession, Rules, roll
+from pytest_llmperf.history import FOLDER, MEAN, RATIO, History, PastSession, Rules, rank, roll
 from pytest_llmperf.history.derive import derive
 from pytest_llmperf.units import counted, quantity
 from pytest_llmperf.verdict import Word
@@ -59,6 +59,8 @@ def _parser() -> argparse.ArgumentParser:
     adding.add_argument(
         "--boots", type=int, default=Rules().boots, help="the fewest boots of a gate"
     )
+    ranking = _add(commands, "rank", _rank, "line up machines by their evidence; no gate")
+    ranking.add_argument("folders", type=Path, nargs="+", help="evidence of one run each")
     importing = _add(commands, "import", _import, "take in old results of pytest-benchmark")
     importing.add_argument("file", type=Path, nargs="+", help="files of .benchmarks/")
     return parser
@@ -153,6 +155,12 @@ def _import(history: History, asked: argparse.Namespace, tell: Callable[[str], o
     for file in asked.file:
         for line in history.import_benchmarks(file, place.facts()).lines:
             tell(line)
+    return 0
+
+
+def _rank(_: History, asked: argparse.Namespace, tell: Callable[[str], object]) -> int:
+    for line in rank.lines(asked.folders):
+        tell(line)
     return 0
 
 

@@ -17,11 +17,15 @@ import msgspec
 from pytest_llmperf import record
 from pytest_llmperf.client import Client
 from pytest_llmperf.measure.expectation import Expected
+from pytest_llmperf.server import readiness
 from pytest_llmperf.server.launch import RunningEngine
 from pytest_llmperf.workload import Workload
 
 GIVE_UP_AFTER = 3
 """Failed requests in a row after which the rest of a measurement is not sent."""
+
+_TRANSIENT = (408, 425, 429)
+"""Refusals that the next request may not get."""
 
 Planned = TypeVar("Planned")
 
@@ -122,12 +126,20 @@ class Work(ABC, Generic[Planned]):
         self._failed_in_a_row += 1
         if not target.running.is_alive():
             return f"the engine {target.arm.engine} died while it was measured"
+        if is_final(sent.http_status):
+            hint = readiness.flags_to_add(sent.failure.detail)
+            return f"the server refuses this kind of request: {sent.failure.detail} {hint}".strip()
         if self._failed_in_a_row >= give_up_after:
             return (
                 f"{self._failed_in_a_row} requests in a row failed, the last with "
                 f"{sent.failure.kind}: {sent.failure.detail}"
             )
         return None
+
+
+def is_final(status: int | None) -> bool:
+    """Whether a refusal would come again: a 4xx other than one for being too slow or too many."""
+    return status is not None and 400 <= status < 500 and status not in _TRANSIENT  # noqa: PLR2004 - HTTP's client errors
 
 
 def _seed(run_seed: int, start: record.Measurement) -> int:

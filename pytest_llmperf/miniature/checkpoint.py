@@ -20,7 +20,7 @@ from pytest_llmperf.miniature import ballast
 from pytest_llmperf.miniature.digests import check_digests, file_digest, write_digests
 from pytest_llmperf.miniature.transcript import CHAT_TEMPLATE
 
-__all__ = ["WEIGHTS", "Checkpoint", "default_cache", "materialise"]
+__all__ = ["WEIGHTS", "Checkpoint", "default_cache", "locate", "materialise"]
 
 WEIGHTS = Path(__file__).with_name("weights")
 """The shipped weights: one folder per network, one with the tokenizer that all share."""
@@ -67,9 +67,8 @@ def materialise(
     :raises UsageError: when shipped weights are damaged or the ballast makes no sense.
     """
     progress("miniature: checking the shipped weights")
-    digest = _recipe_digest(check_digests(weights), layers, mlp)
-    cache = cache_dir or default_cache()
-    folder = cache / f"miniature-{layers}-layers-{mlp}-neurons-{digest[:12]}"
+    found = locate(layers=layers, mlp=mlp, cache_dir=cache_dir, weights=weights)
+    folder = found.target.parent
     if _is_whole(folder, progress):
         progress(f"miniature: using {folder}")
     else:
@@ -77,6 +76,19 @@ def materialise(
         _build(folder, weights, layers, mlp)
         size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
         progress(f"miniature: built, {size / 1e6:.0f} MB")
+    return found
+
+
+def locate(
+    *, layers: int = 0, mlp: int = 0, cache_dir: Path | None = None, weights: Path = WEIGHTS
+) -> Checkpoint:
+    """Return where a checkpoint is, or would be once it is built; nothing is built here.
+
+    :raises UsageError: when shipped weights are damaged.
+    """
+    digest = _recipe_digest(check_digests(weights), layers, mlp)
+    cache = cache_dir or default_cache()
+    folder = cache / f"miniature-{layers}-layers-{mlp}-neurons-{digest[:12]}"
     target, drafter, drafter_weak = (folder / name for name in _NETWORKS)
     return Checkpoint(target, drafter, drafter_weak, digest)
 

@@ -77,7 +77,7 @@ def _held_words(held: Sequence[Flight]) -> str:
 
 def schedule_not_kept(window: Window) -> Contradiction | None:
     """Requests went out when they were due; else the client's lateness is in the number."""
-    if window.denominator.arrival not in {"constant", "poisson"}:
+    if window.denominator.arrival not in {"constant", "poisson", "trace"}:
         return None
     late = [late_s for each in window.completed if (late_s := _late_s(each)) is not None]
     if len(late) <= LATE_TURNS * len(window.turns):

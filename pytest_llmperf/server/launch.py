@@ -169,7 +169,7 @@ def launch(
     :raises EngineForeign: its port is somebody else's.
     :raises EngineError: memory is short, it answers and not as it must, or it would not end.
     """
-    python = _python(spec)
+    python = python_of(spec)
     watch = Stopwatch(spec.name, clock=clock, progress=progress)
     ownership.require_available(spec.name, spec.min_available_bytes)
     reservation = ownership.Reservation(spec.port)
@@ -199,15 +199,35 @@ def launch(
         reservation.release()
 
 
+def command_of(spec: EngineSpec, *, python: str, port: str, model: str) -> tuple[str, ...]:
+    """The whole command of one boot."""
+    address = ("--host", ownership.HOST, "--port", port, "--served-model-name", model)
+    host = () if "--host" in spec.arguments else address[:2]
+    return (python, "-m", spec.module, *spec.arguments, *host, *address[2:])
+
+
+def python_of(spec: EngineSpec) -> str:
+    """The engine's Python as a path.
+
+    :raises UsageError: it is not there.
+    """
+    found = shutil.which(spec.python)
+    if found is None:
+        raise UsageError(
+            f"The Python of engine {spec.name} is not there: {spec.python}.",
+            f"The profile {spec.profile} or LLMPERF_ENGINE_PYTHON names it.",
+            "Nothing was booted. Install the engine's environment, or name its Python.",
+        )
+    return found
+
+
 @contextmanager
 def _started(
     spec: EngineSpec, python: str, folder: Path, port: int, grace_s: float
 ) -> Iterator[tuple[tuple[str, ...], str, EngineProcess, BootLog]]:
     folder.mkdir(parents=True, exist_ok=True)
     model = f"{spec.name}-{secrets.token_hex(4)}"
-    address = ("--host", ownership.HOST, "--port", str(port), "--served-model-name", model)
-    host = () if "--host" in spec.arguments else address[:2]
-    command = (python, "-m", spec.module, *spec.arguments, *host, *address[2:])
+    command = command_of(spec, python=python, port=str(port), model=model)
     log = BootLog(folder.resolve() / "engine.log")
     process = EngineProcess(
         command,
@@ -220,17 +240,6 @@ def _started(
         yield command, model, process, log
     finally:
         process.stop()
-
-
-def _python(spec: EngineSpec) -> str:
-    found = shutil.which(spec.python)
-    if found is None:
-        raise UsageError(
-            f"The Python of engine {spec.name} is not there: {spec.python}.",
-            f"The profile {spec.profile} or LLMPERF_ENGINE_PYTHON names it.",
-            "Nothing was booted. Install the engine's environment, or name its Python.",
-        )
-    return found
 
 
 def _record(

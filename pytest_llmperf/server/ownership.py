@@ -180,7 +180,7 @@ def wait_until_memory_is_level(
     A driver or a container may hand memory back minutes after its process has gone. The wait
     ends at ``bound_s`` in any case; a machine where others work may never be level.
     """
-    band = (total_bytes or _total_bytes()) * _LEVEL_SHARE
+    band = (total_bytes or total_bytes_of_machine()) * _LEVEL_SHARE
     start = clock()
     low = high = read()
     level_since = start
@@ -196,7 +196,8 @@ def wait_until_memory_is_level(
             level_since = clock()
 
 
-def _total_bytes() -> int:
+def total_bytes_of_machine() -> int:
+    """All memory of this machine (MemTotal)."""
     import psutil  # noqa: PLC0415 - a plain pytest run must not pay for it
 
     return int(psutil.virtual_memory().total)

@@ -232,14 +232,19 @@ def _wait_for_death(boot: Boot) -> None:
         boot.sleep(_POLL_S)
 
 
+def flags_to_add(refusal: str) -> str:
+    """The flags whose lack a refusal's text speaks of, as a sentence; empty where it is another."""
+    if "tool" not in refusal.lower():
+        return ""
+    return (
+        "Set --enable-auto-tool-choice and --tool-call-parser (gemma4 for Gemma 4) on the"
+        " server, or [engine] tools = false in the profile for a model without tools. "
+    )
+
+
 def refused(name: str, url: str, answer: probe.Answer) -> EngineError:
     """The error for a chat that was not answered with a stream."""
-    hint = ""
-    if answer.status is not None and "tool" in answer.body.lower():
-        hint = (
-            "Set --enable-auto-tool-choice and --tool-call-parser (gemma4 for Gemma 4) on the"
-            " server, or [engine] tools = false in the profile for a model without tools. "
-        )
+    hint = "" if answer.status is None else flags_to_add(answer.body)
     status = f"HTTP {answer.status}" if answer.status is not None else "no answer"
     return EngineError(
         f"Engine {name} does not take a chat of the benchmarks' kind: {status}.",

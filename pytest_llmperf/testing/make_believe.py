@@ -52,6 +52,8 @@ class Faults(msgspec.Struct, kw_only=True):
     drafter_silent: bool = False
     """Speculation is declared and counters exist, but nothing is ever drafted."""
     zero_acceptance: bool = False
+    refuse_tools: bool = False
+    """Refuse with 400 a chat that offers tools, as an engine without a tool parser does."""
     die_after: int | None = None
     """Answer this many generations; break every connection at the next."""
     admit: int | None = None

@@ -26,6 +26,11 @@ _ACCEPTING_TURNS = 10
 _JSON = {"Content-Type": "application/json"}
 
 
+_NO_PARSER = (
+    '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
+)
+
+
 class ScriptedServer:
     """Serves from a thread of its own while it is entered.
 
@@ -204,6 +209,8 @@ class ScriptedServer:
             return False
         if self.faults.admit is not None and self.open_now > self.faults.admit:
             return await line.script(scripts.refusal(503, "The queue is full."))
+        if self.faults.refuse_tools and received.body.get("tools"):
+            return await line.script(scripts.refusal(400, _NO_PARSER))
         if self.faults.hang:
             await line.until_left()
         if self._script:

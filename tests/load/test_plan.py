@@ -6,17 +6,22 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 import msgspec
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_llmperf.denominator import AGGREGATE_THROUGHPUT, BURST, CACHED_TURN, Denominator
+from pytest_llmperf.errors import UsageError
 from pytest_llmperf.load_plan import LoadWindow, load_windows
+from pytest_llmperf.planned import PlannedRequest
+from pytest_llmperf.traffic import Traffic
 
 if TYPE_CHECKING:
     from pytest_llmperf.workload import Conversations, Prompts, Workload
 
 COLD = msgspec.structs.replace(AGGREGATE_THROUGHPUT, streams=4)
 WARM = msgspec.structs.replace(CACHED_TURN, streams=3)
+TRACED = msgspec.structs.replace(COLD, streams=None, arrival="trace")
 POISSON = msgspec.structs.replace(COLD, streams=None, arrival="poisson", rate_rps=2.0)
 
 
@@ -47,6 +52,29 @@ class TestAWindow:
         assert first.due is not None
         assert len(first.due) == 12
         assert first.due != second.due
+
+    def test_of_recorded_traffic_sends_each_request_when_it_came(self) -> None:
+        came_s = tuple(number * 0.5 for number in range(12))
+        asked = tuple(
+            PlannedRequest(
+                prompt="p", messages=({"role": "user", "content": str(n)},), max_tokens=1
+            )
+            for n in range(12)
+        )
+        log = Traffic(name="log", items=asked, arrivals_s=came_s)
+        _, first, second = planned(log, TRACED)
+        assert first.due == second.due == tuple(n * 500_000_000 for n in range(12))
+        spoken = [step.request.messages[0]["content"].split()[-1] for step in first.steps]
+        assert spoken == [str(n) for n in range(12)]
+
+    def test_of_more_requests_than_were_recorded_is_refused(self, questions: Prompts) -> None:
+        with pytest.raises(UsageError) as caught:
+            planned(questions, TRACED)
+        assert str(caught.value) == (
+            "arrival='trace' has no time for each of its requests.\n"
+            "2 requests are to be sent in one window, and the workload has none.\n"
+            "Give Traffic whose file has timestamps, and plan no more turns a window than it has."
+        )
 
     def test_of_a_burst_is_due_at_once(self, questions: Prompts) -> None:
         burst = msgspec.structs.replace(BURST, streams=24)
