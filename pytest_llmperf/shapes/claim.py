@@ -220,7 +220,7 @@ def _row(probes: _Probes, search: Search, run: Run, verdict: Verdict) -> Row:
         findings=(
             f"{counted(len(probes.made), 'probe')}: {told}",
             *(
-                f"{shape}: {quantity(median(each.values[-1]), 's')} {search.words.get(shape, '')}"
+                f"{shape}: {quantity(median(each.values[-1]), 's')} {probes.verdict(each, '').word}"
                 for shape, each in probes.made
                 if each.values[-1]
             ),

@@ -112,6 +112,8 @@ def test_a_counterexample_that_fresh_prompts_do_not_confirm_is_none() -> None:
     assert held(line, 1.0) == "INCONCLUSIVE"
     (verdict,) = line.gate.verdicts
     assert verdict.reason.endswith("was over the limit, and was not again with fresh prompts")
+    told = [each.rpartition(" ")[2] for each in line.gate.rows[0].findings[1:]]
+    assert told.count("REGRESS") == 1
 
 
 def test_a_probe_that_was_not_cold_makes_the_claim_invalid() -> None:
