@@ -10,7 +10,11 @@ import msgspec
 import pytest
 
 from pytest_llmperf import record, schedule
-from pytest_llmperf.client import Client
+from pytest_llmperf.client import (
+    Client,
+    exchange,  # noqa: F401 - loaded once: a suite that runs inside pytest would load it again
+    wire,  # noqa: F401 - likewise
+)
 from pytest_llmperf.declaration import declare
 from pytest_llmperf.denominator import Denominator
 from pytest_llmperf.evidence import Evidence, Measured
