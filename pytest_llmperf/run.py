@@ -207,7 +207,7 @@ class Pair:
         """How many times better the candidate is; ``None`` where a turn has no value."""
         of = clock or self.of
         boots = (*self.candidate.boots, *self.reference.boots)
-        if any(len(_by_block(boot, of)) < _replicates(boot, of) for boot in boots):
+        if any(len(_by_block(boot, of)) < replicates(boot, of) for boot in boots):
             return None
         per_boot = [fmean(logs) for logs in self.log_ratios(of)]
         return math.exp(fmean(per_boot))
@@ -322,6 +322,6 @@ def _by_block(measured: Measured, of: Denominator) -> list[tuple[int, float]]:
     return [(block, value) for block, value in values if block is not None and value is not None]
 
 
-def _replicates(measured: Measured, of: Denominator) -> int:
+def replicates(measured: Measured, of: Denominator) -> int:
     """How many numbers there are if none is missing."""
     return len(windows_of(measured.turns)) if of.clock == "span" else len(measured.turns)

@@ -21,7 +21,7 @@ from pytest_llmperf.denominator import CLOCKS
 from pytest_llmperf.errors import EvidenceError, InvalidMeasurement
 from pytest_llmperf.evidence import Evidence, Measured
 from pytest_llmperf.identity import Half
-from pytest_llmperf.run import Pair, Run
+from pytest_llmperf.run import Pair, Run, replicates
 from pytest_llmperf.units import quantile_name
 
 SeriesName = Literal["candidate", "reference", "ratio"]
@@ -54,7 +54,7 @@ class Boot(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     boot_id: str
     round: int = 0
     turns: int
-    """Turns with a value; blocks in a ratio."""
+    """Turns with a value; windows where all streams are counted together, blocks in a ratio."""
     undefined: int = 0
     """Turns without one."""
     logs: dict[str, float]
@@ -222,7 +222,7 @@ def _boot(measured: Measured) -> Boot | None:
         boot_id=measured.arm.boot_id,
         round=measured.measurement.round,
         turns=len(values),
-        undefined=len(measured.turns) - len(values),
+        undefined=replicates(measured, measured.arm.denominator) - len(values),
         logs=_logs(values),
         terms=terms(measured),
     )
