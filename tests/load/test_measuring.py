@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import threading
 from itertools import pairwise
@@ -163,6 +164,22 @@ class TestTheServersPage:
         assert [each.readable for each in measured.during] == [False]
         assert measured.end is not None
         assert measured.end.completed
+
+
+class TestThePythonCollector:
+    def test_rests_while_requests_are_stamped_and_no_longer(
+        self, bench: Bench, questions: Prompts
+    ) -> None:
+        seen: list[bool] = []
+
+        def add(entry: record.Record) -> None:
+            bench.records.append(entry)
+            if isinstance(entry, record.Request):
+                seen.append(gc.isenabled())
+
+        bench.measure("aggregate_throughput", questions, add=add, streams=2, turns=8, windows=1)
+        assert set(seen) == {False}
+        assert gc.isenabled()
 
 
 class TestALoadThatIsCutShort:
