@@ -41,6 +41,8 @@ class Checkpoint:
     drafter: Path
     drafter_weak: Path
     digest: str
+    drafters: str
+    """Digest of the drafters, which no ballast changes."""
 
 
 def default_cache() -> Path:
@@ -86,11 +88,12 @@ def locate(
 
     :raises UsageError: when shipped weights are damaged.
     """
-    digest = _recipe_digest(check_digests(weights), layers, mlp)
+    shipped = check_digests(weights)
+    digest = _recipe_digest(shipped, layers, mlp)
     cache = cache_dir or default_cache()
     folder = cache / f"miniature-{layers}-layers-{mlp}-neurons-{digest[:12]}"
     target, drafter, drafter_weak = (folder / name for name in _NETWORKS)
-    return Checkpoint(target, drafter, drafter_weak, digest)
+    return Checkpoint(target, drafter, drafter_weak, digest, _recipe_digest(shipped, 0, 0))
 
 
 def _recipe_digest(shipped: str, layers: int, mlp: int) -> str:

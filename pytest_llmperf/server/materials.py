@@ -33,7 +33,7 @@ def provide(spec: EngineSpec, *, tell: Callable[[str], None]) -> EngineSpec:
     made = checkpoint.materialise(layers=spec.needs.layers, mlp=spec.needs.mlp, progress=tell)
     digests = {
         "model_digest": made.digest,
-        "drafter_digest": f"{made.digest} {spec.needs.drafter}" if spec.needs.drafter else None,
+        "drafter_digest": f"{made.drafters} {spec.needs.drafter}" if spec.needs.drafter else None,
     }
     return msgspec.structs.replace(
         spec, arguments=_placed(spec, made), subject=spec.subject | digests

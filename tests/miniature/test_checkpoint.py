@@ -196,3 +196,9 @@ class TestTheShippedWeights:
             f"drafter_weak: {folder}/drafter-weak",
         ]
         assert lines[-1].startswith("digest: ")
+
+
+def test_ballast_changes_the_model_and_not_its_drafters(tmp_path: Path) -> None:
+    light, heavy = (checkpoint.locate(layers=layers, cache_dir=tmp_path) for layers in (16, 24))
+    assert light.digest != heavy.digest
+    assert light.drafters == heavy.drafters
