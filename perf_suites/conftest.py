@@ -99,6 +99,14 @@ def classes_of_output(
 
 
 @pytest.fixture(scope="session")
+def short_answers() -> Prompts:
+    """Short questions of the household with answers of two dozen tokens, for many at once."""
+    return unchanging(
+        lambda: _spoken("short_answers", "prose", household.prose_request, max_tokens=24)
+    )
+
+
+@pytest.fixture(scope="session")
 def conversations_of() -> Callable[[int], Conversations]:
     """Make live conversations of about so many prompt tokens."""
     return lambda prompt_tokens: unchanging(lambda: _notebooks(prompt_tokens))
@@ -218,11 +226,16 @@ def _spoken(
     content_class: str,
     draw: Callable[[Random], household.Request],
     count: int = 24,
+    max_tokens: int = 128,
 ) -> Prompts:
     """Requests that need no tool."""
     drawn = Random(name)
     items = [
-        _planned([_said("system", SPEAKER), _said("user", draw(drawn).text)], content_class)
+        _planned(
+            [_said("system", SPEAKER), _said("user", draw(drawn).text)],
+            content_class,
+            max_tokens=max_tokens,
+        )
         for _ in range(count)
     ]
     return Prompts(name=name, items=tuple(items))

@@ -22,8 +22,8 @@ def functions_of_suites() -> dict[str, ast.FunctionDef]:
 
 
 TESTS = functions_of_suites()
-LIMITED = ("assert_speedup", "assert_throughput", "assert_latency")
-LIMITS = {"at_least", "at_least_tps", "p50_s", "p90_s", "p95_s", "p99_s"}
+LIMITED = ("assert_speedup", "assert_throughput", "assert_latency", "assert_ladder")
+LIMITS = {"at_least", "gain_at_least", "at_least_tps", "p50_s", "p90_s", "p95_s", "p99_s"}
 
 
 def test_every_declaration_of_the_suites_is_accepted_at_collection() -> None:
@@ -47,7 +47,13 @@ def test_every_test_of_the_suites_has_a_gate_that_needs_no_budget(name: str) -> 
         for keyword in node.keywords
         if keyword.arg in LIMITS and "budget" not in ast.unparse(keyword.value)
     ]
-    others = ("assert_no_regression", "assert_ceiling", "assert_claim", "assert_budget_holds")
+    others = (
+        "assert_no_regression",
+        "assert_ceiling",
+        "assert_claim",
+        "assert_budget_holds",
+        "assert_burst",
+    )
     if any(other in ast.unparse(TESTS[name]) for other in others):
         return  # its gate is the past, the hardware's limit, or what somebody claims
     assert floors
