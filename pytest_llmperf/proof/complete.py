@@ -43,9 +43,9 @@ def fewer_turns(window: Window) -> Contradiction | None:
 
 
 def failed_turns(window: Window) -> Contradiction | None:
-    """Every turn completed; a failed one is counted, never dropped."""
+    """Every turn completed; a failed one is counted, never dropped. A burst counts its fates."""
     failed = [each for each in window.turns if each.failure is not None]
-    if not failed:
+    if not failed or window.denominator.arrival == "burst":
         return None
     return Contradiction(
         kind="failed_requests",

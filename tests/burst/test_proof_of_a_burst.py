@@ -1,0 +1,36 @@
+"""What proves one stream would void a burst: its fates are counted, and its order tells nothing."""
+
+from __future__ import annotations
+
+import msgspec
+
+from pytest_llmperf.denominator import BURST, SINGLE_STREAM
+from pytest_llmperf.evidence import Measured
+from pytest_llmperf.proof import complete, steady
+from pytest_llmperf.proof.window import Window
+from pytest_llmperf.record import Arm
+from pytest_llmperf.testing import a_measurement
+from tests.burst.conftest import answered, failed
+
+
+def a_window(waits_s: list[float], *, is_burst: bool) -> Window:
+    of = msgspec.structs.replace(BURST, streams=len(waits_s)) if is_burst else SINGLE_STREAM
+    arm = Arm(name="candidate", boot_id="b0", engine="gemma", denominator=of)
+    sent = [
+        msgspec.structs.replace(answered(wait_s), request_id=f"r{number}", position=number)
+        for number, wait_s in enumerate(waits_s)
+    ]
+    lost = msgspec.structs.replace(failed("reset"), request_id="lost", position=len(sent))
+    start = a_measurement(arms=(arm,), turns=len(sent) + 1)
+    return Window(Measured(measurement=start, arm=arm, requests=(*sent, lost)))
+
+
+def test_a_lost_request_is_a_fate_of_a_burst_and_a_fault_of_anything_else() -> None:
+    assert complete.failed_turns(a_window([1.0], is_burst=True)) is None
+    assert complete.failed_turns(a_window([1.0], is_burst=False)) is not None
+
+
+def test_the_order_in_which_a_queue_is_answered_is_no_sign_of_warming_up() -> None:
+    last_come_first_served = [float(wait_s) for wait_s in range(24, 0, -1)]
+    assert steady.warming(a_window(last_come_first_served, is_burst=True)) is None
+    assert steady.warming(a_window(last_come_first_served, is_burst=False)) is not None
