@@ -26,6 +26,10 @@ LAG_SHARE = 0.5
 LAG_OF_INTERVAL = 0.02
 """Share of the measured interval under which being late does not matter to the number."""
 
+LAG_OF_LOAD = 0.05
+"""The same share where requests overlap: they wait in seconds, for each other and for the server,
+and a client that reads many streams at once is late for each of them."""
+
 LAGGING_TURNS = 0.1
 """Share of the turns that may be disturbed so; a pause of the machine is not a bottleneck."""
 
@@ -133,16 +137,27 @@ def client_late(window: Window) -> Finding | None:
 
 def _late(window: Window) -> list[tuple[float, float]]:
     """Lag and gap in seconds of the turns whose lag is a share of the gap and of the number."""
-    interval = msgspec.structs.replace(window.denominator, unit="request")
+    allowed = LAG_OF_LOAD if window.denominator.is_load else LAG_OF_INTERVAL
     late = []
     for each in window.completed:
-        gap_s, interval_s = inter_chunk_gap_s(each), value(each, interval)
+        gap_s, interval_s = inter_chunk_gap_s(each), _timed_s(window, each)
         if each.loop_lag_ns is None or gap_s is None or interval_s is None:
             continue
         lag_s = each.loop_lag_ns / 1e9
-        if lag_s > LAG_SHARE * gap_s > 0 and lag_s > LAG_OF_INTERVAL * interval_s:
+        if lag_s > LAG_SHARE * gap_s > 0 and lag_s > allowed * interval_s:
             late.append((lag_s, gap_s))
     return late
+
+
+def _timed_s(window: Window, turn: Request) -> float | None:
+    """The interval that a turn's stamps bound: its own, or that of all streams together."""
+    of = window.denominator
+    if of.clock != "span":
+        return value(turn, msgspec.structs.replace(of, unit="request"))
+    together = [each for each in window.completed if each.block == turn.block]
+    sent = [at for each in together if (at := each.stamps.sent_ns) is not None]
+    ends = [at for each in together if (at := each.stamps.last_token_ns) is not None]
+    return (max(ends) - min(sent)) / 1e9 if sent and ends else None
 
 
 def prompt_length(window: Window) -> Contradiction | None:

@@ -6,7 +6,7 @@ import msgspec
 
 from pytest_llmperf.denominator import BURST, SINGLE_STREAM
 from pytest_llmperf.evidence import Measured
-from pytest_llmperf.proof import complete, steady
+from pytest_llmperf.proof import complete, steady, values
 from pytest_llmperf.proof.window import Window
 from pytest_llmperf.record import Arm
 from pytest_llmperf.testing import a_measurement
@@ -34,3 +34,17 @@ def test_the_order_in_which_a_queue_is_answered_is_no_sign_of_warming_up() -> No
     last_come_first_served = [float(wait_s) for wait_s in range(24, 0, -1)]
     assert steady.warming(a_window(last_come_first_served, is_burst=True)) is None
     assert steady.warming(a_window(last_come_first_served, is_burst=False)) is not None
+
+
+def lagging(window: Window, lag_s: float) -> Window:
+    late = [
+        msgspec.structs.replace(each, loop_lag_ns=round(lag_s * 1e9))
+        for each in window.measured.requests
+    ]
+    return Window(msgspec.structs.replace(window.measured, requests=tuple(late)))
+
+
+def test_a_client_late_by_little_of_the_wait_is_no_bottleneck_of_a_burst() -> None:
+    window = a_window([10.0] * 9, is_burst=True)
+    assert values.client_bottleneck(lagging(window, 0.4)) is None
+    assert values.client_bottleneck(lagging(window, 0.6)) is not None
