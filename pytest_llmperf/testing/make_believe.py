@@ -41,6 +41,8 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     """Further seconds before the first token of the nth generation, from 0."""
     gather: int = 0
     """Answer nobody until so many generations are under way at once."""
+    before_gathering: int = 0
+    """Generations that are answered before, such as a probe's."""
     version: str = "0.32.0"
 
 

@@ -122,6 +122,7 @@ class ScriptedServer:
         await asyncio.gather(*self._tasks)
 
     async def _die(self) -> None:
+        self._all_here.set()
         for each in self._listener.sockets:
             self._loop.remove_reader(each.fileno())
         # A connection that is just being accepted gets its task a few turns of the loop later; the
@@ -225,7 +226,8 @@ class ScriptedServer:
         """Let the imagined engine answer."""
         turn, reason = self._engine.begin(received.body), "abort"
         try:
-            await self._gathered()
+            if turn.number >= self.behaviour.before_gathering:
+                await self._gathered()
             if received.body.get("stream"):
                 await self._stream(line, turn, received)
             else:
