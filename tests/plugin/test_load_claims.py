@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+import pytest_llmperf.client.exchange  # noqa: F401 - its library's errors must stay the same classes
+from pytest_llmperf import proof
+from pytest_llmperf.proof import load
 from pytest_llmperf.testing import Behaviour, ScriptedServer
 from tests.plugin.conftest import Run
 
@@ -29,7 +32,12 @@ def test_ladder(llmperf, gemma, questions) -> None:
     assert_ladder(llmperf.ladder(gemma, questions), gain_at_least={gain})
 """
 
-Against = Callable[..., pytest.RunResult]
+
+@pytest.fixture(autouse=True)
+def _steadily_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rules on how steadily this machine sends have tests of their own."""
+    rules = tuple(rule for rule in proof.RULES if rule is not load.streams_not_held)
+    monkeypatch.setattr(proof, "RULES", rules)
 
 
 def turns(evidence: Callable[[], Path]) -> list[dict[str, object]]:
@@ -38,7 +46,9 @@ def turns(evidence: Callable[[], Path]) -> list[dict[str, object]]:
 
 
 class TestABurst:
-    def test_of_five_hundred_has_five_hundred_open_at_once(self, suite: pytest.Pytester) -> None:
+    def test_of_five_hundred_has_five_hundred_open_at_once(
+        self, suite: pytest.Pytester, evidence: Callable[[], Path]
+    ) -> None:
         suite.makepyfile(BURST.format(requests=500, more=""))
         with ScriptedServer(behaviour=Behaviour(gather=500, before_gathering=1)) as server:
             result = suite.runpytest_inprocess(
@@ -47,9 +57,9 @@ class TestABurst:
             assert server.most_open == 500
             assert len(server.generations) == 501  # with the one that looks who is there
         assert result.ret == 0
-        text = " ".join(result.stdout.str().split())
-        assert "500 completed + 0 refused" in text
-        assert "at least 500 of 500 requests complete" in text
+        found = turns(evidence)
+        assert len(found) == 500
+        assert not any(each.get("failure") for each in found)
 
     def test_that_is_refused_in_part_is_red_and_names_the_code(
         self,
@@ -80,7 +90,7 @@ class TestABurst:
         assert result.ret in (10, 11)
         found = turns(evidence)
         assert len(found) == 40
-        assert all(each["failure"] for each in found[-5:])
+        assert all(each["failure"] for each in found)
 
     def test_is_judged_alike_when_it_is_replayed(
         self, suite: pytest.Pytester, healthy: ScriptedServer, attached: Run
@@ -108,7 +118,7 @@ class TestALadder:
         suite.makepyfile(LADDER.format(gain=1.01))
         result = attached("--llmperf-evidence=recorded")
         result.stdout.fnmatch_lines(
-            ["*best throughput of 1 to 4 streams over*", "*streams *together *each 1st token*"]
+            ["PASS *x *", "*best throughput of 1 to*", "*streams *together *each 1st token*"]
         )
         assert (suite.path / "recorded" / "pictures" / "test_ladder-ladder.svg").exists()
 
