@@ -19,7 +19,7 @@ from pytest_llmperf.load_plan import LoadWindow, load_windows
 from pytest_llmperf.measure.connections import check_connections
 from pytest_llmperf.measure.expectation import Expected, Tokens, check_cache, check_context
 from pytest_llmperf.measure.reading import Meter
-from pytest_llmperf.measure.work import GIVE_UP_AFTER, Surroundings, Target, Work
+from pytest_llmperf.measure.work import GIVE_UP_AFTER, Surroundings, Target, Work, died
 from pytest_llmperf.workload import Workload
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class UnderLoad(Work[list[_Planned]]):
             for left in target.client.cancelled:
                 if left.request_id in volley.sent:
                     self.around.add(self.placed(left, volley.sent.pop(left.request_id)))
-        return volley.stopped
+        return volley.stopped or _death(volley)
 
     def _keep(self, volley: _Volley, doing: str) -> None:
         """Write what has come since the last time, and look whether to go on."""
@@ -155,6 +155,13 @@ class UnderLoad(Work[list[_Planned]]):
         if doing and volley.answered != before:
             total, flying = len(volley.planned.steps), len(volley.sent)
             self.around.tell(f"{doing}: {volley.answered} of {total} answered, {flying} in flight")
+
+
+def _death(volley: _Volley) -> str | None:
+    """That the engine died under a burst, which is sent whole, whatever fails; else ``None``."""
+    if volley.may_give_up or volley.target.running.is_alive():
+        return None
+    return died(volley.target)
 
 
 class _Volley:

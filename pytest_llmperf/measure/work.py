@@ -127,7 +127,7 @@ class Work(ABC, Generic[Planned]):
             return None
         self._failed_in_a_row += 1
         if not target.running.is_alive():
-            return f"the engine {target.arm.engine} died while it was measured"
+            return died(target)
         if is_final(sent.http_status):
             hint = readiness.flags_to_add(sent.failure.detail)
             return f"the server refuses this kind of request: {sent.failure.detail} {hint}".strip()
@@ -161,6 +161,11 @@ def _collector_at_rest() -> Iterator[None]:
         gc.unfreeze()
         if was_on:
             gc.enable()
+
+
+def died(target: Target) -> str:
+    """Why a measurement stopped, where its engine is no more."""
+    return f"the engine {target.arm.engine} died while it was measured"
 
 
 def _seed(run_seed: int, start: record.Measurement) -> int:
