@@ -13,6 +13,8 @@ from statistics import fmean
 import msgspec
 
 from pytest_llmperf import assumption, attribution
+from pytest_llmperf.assumption.borrow import ratio_against_borrowing
+from pytest_llmperf.assumption.screen import FEWEST_SESSIONS
 from pytest_llmperf.beside import numbers_beside, ratios_beside
 from pytest_llmperf.budget import Budget
 from pytest_llmperf.denominator import Denominator
@@ -21,6 +23,7 @@ from pytest_llmperf.gate import Gate
 from pytest_llmperf.predictability import ByClass
 from pytest_llmperf.report import Row
 from pytest_llmperf.run import Pair, Run
+from pytest_llmperf.tails import kept
 from pytest_llmperf.units import counted, quantile_name
 from pytest_llmperf.verdict import Verdict, claim_text, failure_parts, judge, undecided, unjudged
 
@@ -28,6 +31,7 @@ Limit = float | Budget | None
 
 _BUILD = "this build"
 _FEW = "this boot only"
+_ARMS = 2
 _FEW_PAIRS = "this pair of boots only"
 
 
@@ -143,7 +147,9 @@ def assert_no_regression(run: Run, *, p: float = 0.5) -> list[Verdict]:
             evidence=run.evidence,
         )
         return conclude(run.gate, [row])
-    return conclude(run.gate, [run.origin.source.against_the_past(run, run.gate, p)])
+    source = run.origin.source
+    rows = [source.against_the_past(run, run.gate, p), source.crept(run, run.gate, p)]
+    return conclude(run.gate, [row for row in rows if row is not None])
 
 
 def ratio_row(pair: Pair, at_least: float, *, of_class: str = "", classes: int = 1) -> Row:
@@ -159,6 +165,9 @@ def ratio_row(pair: Pair, at_least: float, *, of_class: str = "", classes: int =
     else:
         comparison = None if objections else _ratio(pair, at_least, classes)
         verdict = judge(comparison, objections, claim=claim, scope=scope, unit="x")
+        if len(pair.runs) == _ARMS and at_least >= 1:
+            arms = (run.recounted(pair.of) for run in pair.runs)
+            verdict = kept(verdict, *arms, tolerance=pair.candidate.levels.tolerance)
     return Row(
         gate=gate_name(pair.candidate.gate),
         verdict=verdict,
@@ -189,9 +198,25 @@ def _ratio(pair: Pair, floor: float, claims: int = 1) -> assumption.Comparison:
             per_boot[0], floor=floor, alpha=levels.alpha, beta=levels.beta
         )
     means = [fmean(logs) for logs in per_boot]
+    past = _past_ratios(pair) if len(means) >= assumption.BOOTS else ()
+    if len(past) >= FEWEST_SESSIONS:
+        return ratio_against_borrowing(
+            means, past, floor=floor, alpha=levels.alpha, beta=levels.beta
+        )
     return assumption.ratio_against(
         means, floor=floor, alpha=levels.alpha, beta=levels.beta, replicate="boot"
     )
+
+
+def _past_ratios(pair: Pair) -> Sequence[Sequence[float]]:
+    """What history knows of this ratio's scatter over boots, for its spread and not its mean."""
+    run = pair.candidate
+    if len(pair.runs) != _ARMS or run.gate is None or run.origin is None:
+        return ()
+    if pair.of.clock != run.denominator.clock:
+        return ()
+    found: Sequence[Sequence[float]] = run.origin.source.past_ratios(pair, run.gate)
+    return found
 
 
 def _no_ratio(pair: Pair) -> tuple[str, str] | None:
@@ -249,9 +274,16 @@ def _against(
         check_limit(limit)
     if only_records(run.gate):
         return []
+    run = _sharing(run, len(limits))
     return conclude(
         run.gate, [quantile_row(run, p, limit, relation) for p, limit in limits.items()]
     )
+
+
+def _sharing(run: Run, claims: int) -> Run:
+    """The same run, its alpha divided over the limits that one assertion states."""
+    levels = msgspec.structs.replace(run.levels, alpha=run.levels.alpha / claims)
+    return run.at(levels)
 
 
 def check_limit(limit: object) -> None:

@@ -21,8 +21,13 @@ from pytest_llmperf.gate import Gate
 from pytest_llmperf.markers import Factor, Ladder
 from pytest_llmperf.plan import CANDIDATE, REFERENCE
 from pytest_llmperf.predictability import ByClass, class_of, refuse_alike
+from pytest_llmperf.proof import Contradiction
 from pytest_llmperf.run import Levels, Origin, Pair, Run
+from pytest_llmperf.selfcheck import failure
 from pytest_llmperf.workload import Conversations, Prompts, Workload
+
+_ARMS = 8
+"""Arms that a gate may measure at most, for the level of the instrument's check on itself."""
 
 
 class Lease(Protocol):
@@ -55,6 +60,13 @@ class Source(Protocol):
     @property
     def levels(self) -> Levels:
         """The error rates of this run's gates."""
+
+    distrust: list[Contradiction]
+    """Why nothing that is measured here can be trusted; grows when a check on itself fails."""
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What a reader should know of where measurements come from."""
 
     def measured(
         self,
@@ -227,7 +239,8 @@ class Bench:
                 "Record this gate again.",
             )
         levels = self._stated(self._source.levels)
-        notes = _other_workload(measured, workload)
+        self._check_instrument(measured)
+        notes = (*_other_workload(measured, workload), *self._source.notes)
         origins = (
             Origin(
                 source=self._source,
@@ -239,17 +252,33 @@ class Bench:
             for side in sides
         )
         made = [
-            Run(boots, levels=levels, gate=self._gate, origin=origin, notes=notes)
+            Run(
+                boots,
+                levels=levels,
+                gate=self._gate,
+                origin=origin,
+                notes=notes,
+                distrust=self._source.distrust,
+            )
             for boots, origin in zip(measured, origins, strict=True)
         ]
         self.runs += made
         return made
 
+    def _check_instrument(self, measured: Sequence[Sequence[Measured]]) -> None:
+        """Let the instrument be checked on what it has just measured; one failure is enough."""
+        if self._source.distrust:
+            return
+        checks = _ARMS * self._gate.checks
+        found = (failure(boots, boots[-1].arm.denominator, checks=checks) for boots in measured)
+        self._source.distrust.extend([each for each in found if each is not None][:1])
+
     def _stated(self, levels: Levels) -> Levels:
-        """The profile's levels, with what the marker states laid over them."""
+        """The profile's levels, with what the marker states laid over them, and a claim's share."""
         plan = self._declaration.plan
         return msgspec.structs.replace(
             levels,
+            alpha=levels.alpha * self._gate.shares.claim,
             tolerance=plan.tolerance or levels.tolerance,
             detect=plan.detect or levels.detect,
         )

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
+from pytest_llmperf.asserted import Claims, Shares
 from pytest_llmperf.denominator import Denominator
 from pytest_llmperf.errors import LlmperfError
 from pytest_llmperf.report import Row
@@ -32,6 +35,12 @@ class Gate:
         self.has_asserted = False
         """Whether an assertion was reached in this round, judged or not."""
         self.was_run = False
+        self.claims = Claims()
+        """What its test asserts, as far as its code tells."""
+        self.shares = Shares()
+        """Its parts of the run's alpha."""
+        self.checks = 1
+        """Gates of this run, which share the instrument's check on itself."""
         self.has_failed_otherwise = False
         """An ordinary failure: neither a regression nor a measurement that is invalid."""
 
@@ -63,6 +72,15 @@ class Gate:
         gate = self.node_id.rpartition("/")[2]
         self.add(Row(gate=gate, verdict=verdict, denominator=denominator))
 
+    def distrust(self, objection: Objection) -> None:
+        """Make every row INVALID that was judged: the instrument itself is not to be trusted."""
+        self.rows = [
+            msgspec.structs.replace(row, verdict=_distrusted(row.verdict, objection))
+            if row.verdict.word is not None
+            else row
+            for row in self.rows
+        ]
+
     @property
     def verdicts(self) -> list[Verdict]:
         """Every row's verdict, those without a word included."""
@@ -76,6 +94,10 @@ class Gate:
     def summary(self) -> dict[str, Any]:
         """What goes to JUnit and other reporters: the word and each row's claim and numbers."""
         return {"verdict": self.word, "rows": [_row(verdict) for verdict in self.verdicts]}
+
+
+def _distrusted(verdict: Verdict, objection: Objection) -> Verdict:
+    return judge(None, [objection], claim=verdict.claim, scope=verdict.scope, unit=verdict.unit)
 
 
 def _row(verdict: Verdict) -> dict[str, Any]:

@@ -22,5 +22,7 @@ ORDINARY = pytest.StashKey[int]()
 """How many reports failed without a verdict: ordinary test failures and errors."""
 ROUNDS = pytest.StashKey[int]()
 """Boots of each engine in this run."""
+WARNINGS = pytest.StashKey[tuple[str, ...]]()
+"""What was known of this run's gates before anything booted, a line each."""
 LINES = pytest.StashKey[tuple[str, ...]]()
 """What the history says of this session, a line each."""

@@ -130,6 +130,14 @@ def _add_past(group: pytest.OptionGroup) -> None:
         "regression only once it is accepted with a reason",
     )
     group.addoption(
+        "--llmperf-creep",
+        metavar="SHARE",
+        type=float,
+        help="make a gate against the past red when the mean of its last five sessions is worse "
+        "than its pinned anchor by more than SHARE, such as 0.05 (default: the profile's, else it "
+        "is told and not judged)",
+    )
+    group.addoption(
         "--llmperf-boots",
         metavar="N",
         type=int,
@@ -185,6 +193,7 @@ def settings(config: pytest.Config) -> Settings:
         pairs=config.getoption("--llmperf-pairs"),
         history=history(config),
         record=config.getoption("--llmperf-record"),
+        creep=config.getoption("--llmperf-creep"),
         summary=config.getoption("--llmperf-summary"),
         against=config.getoption("--llmperf-against"),
         strict=config.getoption("--llmperf-strict"),
@@ -235,11 +244,38 @@ def _check_together(config: pytest.Config) -> None:
             f"There is no folder {summary.absolute().parent}.",
             "Make the folder first, or name another file.",
         )
+    creep: float | None = config.getoption("--llmperf-creep")
+    if creep is not None and not 0 < creep < 1:
+        raise UsageError(
+            f"--llmperf-creep={creep} is no share.",
+            "It is how much worse than its anchor a gate may get, between 0 and 1.",
+            "Give 0.05 for five percent.",
+        )
+    _check_replay(config)
     if config.getoption("--llmperf-pairs") < _FEWEST_PAIRS:
         raise UsageError(
             f"--llmperf-pairs={config.getoption('--llmperf-pairs')} decides nothing.",
             f"The first look at fresh boots is after {_FEWEST_PAIRS} pairs.",
             f"Give {_FEWEST_PAIRS} or more.",
+        )
+
+
+def _check_replay(config: pytest.Config) -> None:
+    """Refuse to measure fresh boots out of recorded evidence.
+
+    :raises UsageError: a mode or reference that needs engines beside a replay.
+    """
+    if not config.getoption("--llmperf-replay"):
+        return
+    mode, against = config.getoption("--llmperf-mode"), config.getoption("--llmperf-against")
+    given = f"--llmperf-mode={mode}" if mode in {"aa", "plan"} else None
+    given = f"--llmperf-against={against}" if against is not None else given
+    if given is not None:
+        raise UsageError(
+            f"{given} was given with --llmperf-replay.",
+            "Recorded evidence boots nothing; rounds and fresh pairs that it holds are judged "
+            "as they were recorded.",
+            "Leave one of the two out.",
         )
 
 

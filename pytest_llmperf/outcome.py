@@ -21,10 +21,12 @@ from pytest_llmperf.errors import (
 )
 from pytest_llmperf.fixtures import ENGINE_FIXTURES
 from pytest_llmperf.gate import Gate
+from pytest_llmperf.proof import Contradiction
 from pytest_llmperf.report import markdown, render
 from pytest_llmperf.run import Levels
 from pytest_llmperf.settings import Settings
-from pytest_llmperf.verdict import Word, exit_code
+from pytest_llmperf.units import counted
+from pytest_llmperf.verdict import EXIT_NONE_JUDGED, Objection, Word, exit_code
 
 if TYPE_CHECKING:
     from _pytest._code import ExceptionInfo
@@ -50,12 +52,11 @@ _CATEGORIES: dict[str, tuple[str, str, str]] = {
 does, so that pytest's own tools see it; the others never count as passed."""
 
 
-def check(settings: Settings) -> None:
-    """Read the profile now.
-
-    :raises UsageError: it is unknown or says something wrong.
-    """
-    profile.load(settings.profile)
+def distrust(gates: Sequence[Gate], why: Contradiction) -> None:
+    """Make every verdict of the run INVALID: its instrument contradicted itself."""
+    objection = Objection(why.kind, why.reason, why.evidence, why.remedy)
+    for gate in gates:
+        gate.distrust(objection)
 
 
 def misspelt(settings: Settings, tests: Sequence[Callable[..., Any]]) -> list[str]:
@@ -124,6 +125,7 @@ def show(
     """Print the closing table."""
     rows = [row for gate in gates for row in gate.rows]
     if not rows:
+        _point(reporter, gates, status, settings)
         return
     writer = reporter._tw  # noqa: SLF001 - the terminal's width has no public name
     reporter.section("llmperf", sep="=")
@@ -137,7 +139,24 @@ def show(
     reporter.write_line(text)
     if settings.summary is not None:
         _summarise(reporter, settings.summary, markdown(rows, status))
-    if settings.replay is None:
+    _point(reporter, gates, status, settings)
+
+
+def _point(
+    reporter: pytest.TerminalReporter, gates: Sequence[Gate], status: int, settings: Settings
+) -> None:
+    """Name each gate that is neither green nor red, why nothing was judged, and the evidence."""
+    for gate in gates:
+        first = next((each for each in gate.verdicts if each.word == gate.word), None)
+        if gate.word in {"INVALID", "INCONCLUSIVE"} and first is not None:
+            reporter.write_line(f"{gate.word} {gate.node_id} - {first.reason}")
+    if status == EXIT_NONE_JUDGED:
+        reporter.write_line(
+            f"exit status {status}: {counted(len(gates), 'gate')} ran and none of them was judged; "
+            "they were skipped, or no limit is known here (-rs says why). Nothing was shown "
+            "to be good."
+        )
+    if settings.replay is None and settings.evidence.is_dir():
         reporter.write_line(f"evidence: {os.path.relpath(settings.evidence)}")
 
 

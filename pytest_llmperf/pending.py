@@ -75,9 +75,10 @@ class PendingGates:
         waiting, self.pending = self.pending, []
         if waiting:
             levels = self._session.levels
+            alpha = levels.alpha * waiting[0].gate.shares.past
             most = self._settings.pairs if self._settings.mode == "aa" else None
             suspects.confirm_all(
-                waiting, alpha=levels.alpha, beta=levels.beta, all_of=most, tell=self._session.tell
+                waiting, alpha=alpha, beta=levels.beta, all_of=most, tell=self._session.tell
             )
 
     def _configuration(self, gate: str) -> Configuration | None:

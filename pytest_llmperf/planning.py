@@ -17,6 +17,9 @@ from pytest_llmperf.units import counted, percent
 
 STATISTIC = "p50"
 
+_NO_MATTER_S = 60.0
+"""What a boot costs where only what a plan sees is asked for."""
+
 
 def lines(
     root: Path, gates: Sequence[str], *, levels: Levels, detects: dict[str, float], boot_s: float
@@ -25,13 +28,7 @@ def lines(
     found = []
     with History(root) as history:
         for gate in gates:
-            promise = Gate(
-                detect=detects.get(gate, levels.detect),
-                tolerance=levels.tolerance,
-                alpha=levels.alpha,
-                beta=levels.beta,
-                gates=len(gates),
-            )
+            promise = _promise(gate, levels, detects, len(gates))
             found.append(f"{gate}: {_said(history, gate, promise, boot_s)}")
     return found
 
@@ -51,16 +48,49 @@ def turn_s(root: Path, gate: str) -> float | None:
     return None if mean is None else math.exp(mean)
 
 
+def underpowered(
+    root: Path, gates: Sequence[str], *, levels: Levels, detects: dict[str, float]
+) -> list[str]:
+    """Say which gates could not see what they are for, by what their own history scatters."""
+    found = []
+    with History(root) as history:
+        for gate in gates:
+            past = _counting(history, gate)
+            if past:
+                made = _plan(past, _promise(gate, levels, detects, len(gates)), _NO_MATTER_S)
+                if made.is_underpowered:
+                    found.append(f"{made.reason} ({gate})")
+    return found
+
+
+def _promise(gate: str, levels: Levels, detects: dict[str, float], gates: int) -> Gate:
+    return Gate(
+        detect=detects.get(gate, levels.detect),
+        tolerance=levels.tolerance,
+        alpha=levels.alpha,
+        beta=levels.beta,
+        gates=gates,
+    )
+
+
 def _said(history: History, gate: str, promise: Gate, boot_s: float) -> str:
-    past = [
+    past = _counting(history, gate)
+    if not past:
+        return "nothing is stored of it; record a few sessions with --llmperf-record"
+    return _words(_plan(past, promise, boot_s))
+
+
+def _counting(history: History, gate: str) -> list[PastSession]:
+    return [
         each
         for each in history.everything(gate)
         if each.replicated and each.series == "candidate" and each.standing.state != "excluded"
     ]
-    if not past:
-        return "nothing is stored of it; record a few sessions with --llmperf-record"
+
+
+def _plan(past: Sequence[PastSession], promise: Gate, boot_s: float) -> Plan:
     found = components([_boots(each) for each in past])
-    return _words(plan(found, Costs(boot_s=boot_s, turn_s=_turn_s(past)), promise))
+    return plan(found, Costs(boot_s=boot_s, turn_s=_turn_s(past)), promise)
 
 
 def _boots(session: PastSession) -> list[BootValue]:

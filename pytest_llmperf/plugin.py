@@ -7,8 +7,7 @@ Nothing here imports scipy, httpx or vllm: a test run that does not use this plu
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Generator, Iterable
+from collections.abc import Generator
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ import pytest
 from pytest_llmperf import declaration, markers, options
 from pytest_llmperf.errors import LlmperfError
 from pytest_llmperf.fixtures import (
-    ENGINE_FIXTURES,
     budget,
     engine,
     gemma,
@@ -25,7 +23,18 @@ from pytest_llmperf.fixtures import (
     llmperf_round,
     llmperf_session,
 )
-from pytest_llmperf.keys import DECLARATION, GATE, GATES, LINES, ORDINARY, ROUNDS, SESSION, SETTINGS
+from pytest_llmperf.items import declare, forgotten, is_ours, round_of
+from pytest_llmperf.keys import (
+    DECLARATION,
+    GATE,
+    GATES,
+    LINES,
+    ORDINARY,
+    ROUNDS,
+    SESSION,
+    SETTINGS,
+    WARNINGS,
+)
 
 __all__ = [  # pytest finds fixtures by name in the plugin's own module
     "budget",
@@ -36,9 +45,6 @@ __all__ = [  # pytest finds fixtures by name in the plugin's own module
     "llmperf_round",
     "llmperf_session",
 ]
-
-USES = frozenset({"llmperf", "engine", *ENGINE_FIXTURES})
-"""An item uses this plugin when it asks for one of these fixtures; no other is looked at."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -69,7 +75,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Check every declaration of the whole run before ``-m`` deselects and before any boot."""
-    problems = [line for item in items if _uses(item) for line in _declare(item)]
+    problems = [
+        line for item in items for line in (declare(item) if is_ours(item) else forgotten(item))
+    ]
     if problems:
         count = f"{len(problems)} wrong declaration{'s' if len(problems) > 1 else ''}"
         raise pytest.UsageError("\n".join([f"llmperf: {count}; nothing was booted.", *problems]))
@@ -84,13 +92,16 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gates = [item for item in session.items if DECLARATION in item.stash]
     if not gates:
         return
+    declared = {}
     for item in gates:
-        item.stash[GATE].rounds.append(_round(item))
-    from pytest_llmperf import outcome  # noqa: PLC0415 - only where gates are selected
+        item.stash[GATE].rounds.append(round_of(item))
+        declared[item.stash[GATE].node_id] = item.stash[DECLARATION]
+    from pytest_llmperf import collection  # noqa: PLC0415 - only where gates are selected
 
     try:
-        session.config.stash[SETTINGS] = options.settings(session.config)
-        outcome.check(session.config.stash[SETTINGS])
+        settings = session.config.stash[SETTINGS] = options.settings(session.config)
+        selected = [gate for gate in session.config.stash[GATES] if gate.is_selected]
+        session.config.stash[WARNINGS] = collection.check(selected, declared, settings)
     except LlmperfError as error:
         raise pytest.UsageError(f"llmperf: {error}") from None
 
@@ -100,8 +111,9 @@ def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Ite
     settings = config.stash.get(SETTINGS, None)
     if settings is None:
         return []
+    warned = [f"llmperf: {line}" for line in config.stash.get(WARNINGS, ())]
     if settings.replay is not None:
-        return [f"llmperf: judging recorded evidence in {settings.replay}"]
+        return [f"llmperf: judging recorded evidence in {settings.replay}", *warned]
     where = ", ".join(f"{name} at {url}" for name, url in settings.attach.items())
     engines = f"attached: {where}" if where else f"profile {settings.profile}"
     from pytest_llmperf import outcome  # noqa: PLC0415 - only where gates are selected
@@ -111,6 +123,7 @@ def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Ite
     return [
         f"llmperf: {engines}; mode {settings.mode}{told}",
         *(f"llmperf: warning: {each}" for each in outcome.misspelt(settings, tests)),
+        *warned,
     ]
 
 
@@ -173,6 +186,8 @@ def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] 
 def pytest_sessionfinish(session: pytest.Session) -> Generator[None, None, None]:
     """Stop every engine, then set the exit status from the verdicts."""
     _close(session.config)
+    _distrust(session.config)
+    _remember(session)
     _record(session.config)
     yield
     settings = session.config.stash.get(SETTINGS, None)
@@ -197,6 +212,8 @@ def pytest_terminal_summary(
         outcome.show(terminalreporter, gates, status, config.stash[SETTINGS])
         for line in config.stash.get(LINES, ()):
             terminalreporter.write_line(line)
+    elif SESSION in config.stash and config.stash[SETTINGS].replay is None:
+        terminalreporter.write_line(f"evidence: {config.stash[SETTINGS].evidence}")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -250,6 +267,26 @@ def _close(config: pytest.Config) -> None:
         session.close()
 
 
+def _remember(session: pytest.Session) -> None:
+    """Let ``--lf`` run again what is undecided: pytest forgets what it takes for skipped."""
+    cached = session.config.pluginmanager.get_plugin("lfplugin")
+    failed = getattr(cached, "lastfailed", None)
+    if isinstance(failed, dict):
+        for item in session.items if hasattr(session, "items") else ():
+            if GATE in item.stash and item.stash[GATE].word == "INCONCLUSIVE":
+                failed[item.nodeid] = True
+
+
+def _distrust(config: pytest.Config) -> None:
+    """Make every verdict INVALID where the instrument contradicted itself, those before too."""
+    session = config.stash.get(SESSION, None)
+    if session is not None and session.distrust:
+        from pytest_llmperf import outcome  # noqa: PLC0415 - only where gates are selected
+
+        gates = config.stash[GATES]
+        outcome.distrust(gates, session.distrust[0])
+
+
 def _record(config: pytest.Config) -> None:
     """Let this run join the history, where that is asked."""
     settings = config.stash.get(SETTINGS, None)
@@ -263,41 +300,6 @@ def _record(config: pytest.Config) -> None:
     except LlmperfError as error:  # the verdicts stand, and the run is not a success
         config.stash[LINES] = (f"history: this session could not join it. {error}",)
         config.stash[ORDINARY] += 1
-
-
-def _uses(item: pytest.Item) -> bool:
-    return bool(USES.intersection(getattr(item, "fixturenames", ())))
-
-
-def _declare(item: pytest.Item) -> Iterable[str]:
-    """Stash an item's declaration; yield each problem with the item's name before it."""
-    ours = [
-        (mark.name, mark.args, mark.kwargs)
-        for mark in item.iter_markers()
-        if mark.name in markers.MARKERS
-    ]
-    declared, problems = declaration.declare(ours)
-    problems = [*_misspelt(item), *problems]
-    if declared is None and not problems and "llmperf" in getattr(item, "fixturenames", ()):
-        names = ", ".join(markers.MARKERS)
-        problems = [f"measures with llmperf and declares no denominator. Mark it with {names}."]
-    if declared is not None:
-        from pytest_llmperf.gate import Gate  # noqa: PLC0415 - only where gates are declared
-
-        key = _gate_key(item)
-        gates = item.config.stash[GATES]
-        gate = next((each for each in gates if each.node_id == key), None)
-        if gate is None:
-            gate = Gate(key, declared.speedup or declared.denominator)
-            gate.planned_rounds = item.config.stash[ROUNDS]
-            gates.append(gate)
-        item.stash[DECLARATION] = declared
-        item.stash[GATE] = gate
-        if "benchmark" in getattr(item, "fixturenames", ()):
-            from pytest_llmperf import benchmark_view  # noqa: PLC0415 - only where it is asked for
-
-            benchmark_view.prepare(item, key)
-    return [f"{item.nodeid}: {problem}" for problem in problems]
 
 
 def _check_roll(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -327,27 +329,3 @@ def _confirmations(items: list[pytest.Item]) -> list[pytest.Item]:
             if confirm is not None:
                 made[gate.node_id] = confirm
     return list(made.values())
-
-
-def _round(item: pytest.Item) -> int:
-    callspec = getattr(item, "callspec", None)
-    return 0 if callspec is None else int(callspec.params.get("llmperf_round", 0))
-
-
-def _gate_key(item: pytest.Item) -> str:
-    """Give the node id without the round: the same gate on every boot."""
-    base, bracket, rest = item.nodeid.partition("[")
-    if not bracket or "llmperf_round" not in item.callspec.params:  # type: ignore[attr-defined]
-        return item.nodeid
-    others = [part for part in re.split(r"(?:^|-)boot\d+(?=-|$)", rest[:-1], maxsplit=1) if part]
-    return f"{base}[{''.join(others).lstrip('-')}]" if others else base
-
-
-def _misspelt(item: pytest.Item) -> list[str]:
-    """Markers that nobody registered and that look like one of ours."""
-    registered = {line.split(":")[0].split("(")[0] for line in item.config.getini("markers")}
-    unknown = {mark.name for mark in item.iter_markers()} - registered
-    near = {name: declaration.near_miss(name) for name in sorted(unknown)}
-    return [
-        f"marker {name} is not known. Did you mean {ours}?" for name, ours in near.items() if ours
-    ]

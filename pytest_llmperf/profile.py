@@ -53,6 +53,9 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """How often a change of ``detect`` may be missed."""
     boots: int = 3
     """Boots of each engine in gate mode; a claim about the build rests on three or more."""
+    creep: float | None = None
+    """The share by which a gate's last five sessions may be worse than its anchor; ``None``: told
+    and not judged."""
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -60,4 +60,6 @@ class Teller:
             return
         self._activity, self._told_s = activity, now
         self._reporter.ensure_newline()
+        if self._reporter._tw.width_of_current_line:  # noqa: SLF001 - dots of -q, no public way
+            self._reporter.write_line("")
         self._reporter.write_line(f"llmperf: {text}", flush=True)

@@ -13,17 +13,22 @@ import msgspec
 
 from pytest_llmperf import profile, record, suspects
 from pytest_llmperf.bench import Side
+from pytest_llmperf.creeping import creep_row
 from pytest_llmperf.declaration import Declaration
 from pytest_llmperf.errors import EvidenceError, UsageError
 from pytest_llmperf.evidence import Evidence, Measured, read
 from pytest_llmperf.gate import Gate
 from pytest_llmperf.plan import CANDIDATE, REFERENCE, whole_blocks
-from pytest_llmperf.reference import past_of
+from pytest_llmperf.proof import Contradiction
+from pytest_llmperf.reference import past_of, ratios_of
 from pytest_llmperf.report import Row
-from pytest_llmperf.run import Levels, Run
+from pytest_llmperf.run import Levels, Pair, Run
 from pytest_llmperf.settings import Settings
 from pytest_llmperf.units import counted
 from pytest_llmperf.workload import Workload
+
+_NAMED = 3
+"""Other sessions that a note names."""
 
 
 class RecordedLease:
@@ -55,11 +60,29 @@ class RecordedSession:
         self._settings = settings
         self._folder: Path = settings.replay
         self._evidence = read(settings.replay)
+        self.distrust: list[Contradiction] = []
+        """Why nothing of this evidence can be trusted: a check of the instrument failed."""
+        self._judged: str | None = None
 
     @property
     def levels(self) -> Levels:
         """The error rates of this run's gates, by the profile."""
         return Levels.of(self.profile)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Which of several sessions is judged, and what a crash cut off."""
+        sessions = self._evidence.sessions
+        others = [each.session_id for each in sessions if each.session_id != self._judged]
+        cuts = tuple(self._evidence.cuts)
+        if self._judged is None or not others:
+            return cuts
+        listed = ", ".join(others[-_NAMED:]) + (" and others" if len(others) > _NAMED else "")
+        several = (
+            f"Session {self._judged} is judged, the newest of {len(sessions)} in {self._folder} "
+            f"that measured this; also there: {listed}."
+        )
+        return (several, *cuts)
 
     def lease(self, name: str, *, speculation: bool, **overrides: Any) -> RecordedLease:  # noqa: ANN401, ARG002
         """A name, to tell the arms apart."""
@@ -88,6 +111,8 @@ class RecordedSession:
                 "Record this gate first, or point --llmperf-replay at the folder that has it.",
             )
         found = [recorded[side.name] for side in sides if side.name in recorded]
+        for boots in found:
+            self._judged = _checked_session(node_id, boots[-1]).session_id
         for boots, side in zip(found, sides, strict=False):
             for boot in boots:
                 _check_denominator(node_id, boot, side)
@@ -98,10 +123,9 @@ class RecordedSession:
         """Hold a recorded run against history, or against its recorded confirmation."""
         fresh = _confirmed(self._evidence, gate.node_id, run)
         if fresh:
-            return suspects.recorded_row(run, gate, p, fresh, levels=run.levels)
-        session = run.measured.session
-        own = "" if session is None else session.session_id
-        past = past_of(self._settings.history, run, gate.node_id, p, own)
+            alpha = self.levels.alpha * gate.shares.past / self._suspects(run)
+            return suspects.recorded_row(run, gate, p, fresh, levels=run.levels, alpha=alpha)
+        past = past_of(self._settings.history, run, gate.node_id, p, _session_id(run))
         if len(run.boots) == 1:
             return suspects.quick_row(run, gate, p, past)
         row, weight = suspects.screened_row(run, gate, p, past)
@@ -115,6 +139,29 @@ class RecordedSession:
     def with_memory(self, boot: Measured, *, probe: bool) -> Measured:  # noqa: ARG002 - as live
         """The boot: what was seen of its checkpoint and memory is recorded with it."""
         return boot
+
+    def crept(self, run: Run, gate: Gate, p: float) -> Row | None:
+        """How far a gate's sessions up to this one are from its anchor; ``None`` without one."""
+        stated = self._settings.creep or self.profile.statistics.creep
+        return creep_row(
+            self._settings.history, run, gate, p, session_id=_session_id(run), allowed=stated
+        )
+
+    def past_ratios(self, pair: Pair, gate: Gate) -> tuple[tuple[float, ...], ...]:
+        """Past sessions' log ratios of this comparison, by boot; none but of this very place."""
+        own = _session_id(pair.candidate)
+        return ratios_of(self._settings.history, pair, gate.node_id, own)
+
+    def _suspects(self, run: Run) -> int:
+        """How many gates went to fresh boots in a run's session; they shared its alpha."""
+        confirmed = {
+            start.gate
+            for gate in self._evidence.gates
+            for start in self._evidence.measurements(gate)
+            if start.stage == "confirm"
+            and self._evidence.measured(start.measurement_id)[0].session == run.measured.session
+        }
+        return max(len(confirmed), 1)
 
     def confirm(self) -> None:
         """Nothing: what was confirmed is recorded."""
@@ -152,6 +199,27 @@ def _confirmed(evidence: Evidence, node_id: str, run: Run) -> list[tuple[Measure
                     arms.setdefault(start.round, {})[each.arm.name] = each
     whole = (arms[number] for number in sorted(arms))
     return [(each[CANDIDATE], each[REFERENCE]) for each in whole if len(each) > 1]
+
+
+def _session_id(run: Run) -> str:
+    session = run.measured.session
+    return "" if session is None else session.session_id
+
+
+def _checked_session(node_id: str, boot: Measured) -> record.Session:
+    """The session of a boot, refused where its numbers were stamped or counted otherwise.
+
+    :raises EvidenceError: another instrument recorded it.
+    """
+    session = boot.session
+    if session is not None and session.instrument == record.INSTRUMENT:
+        return session
+    stated = None if session is None else session.instrument
+    raise EvidenceError(
+        f"{node_id} was recorded by instrument {stated}; this is instrument {record.INSTRUMENT}.",
+        "The two stamp or count otherwise, so that one number is not comparable with the other.",
+        "Replay it with the version of pytest-llmperf that recorded it, or record again.",
+    )
 
 
 def _check_denominator(node_id: str, measured: Measured, side: Side) -> None:

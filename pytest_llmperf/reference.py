@@ -16,17 +16,26 @@ from pytest_llmperf import place, profile
 from pytest_llmperf.assumption.looks import Arms
 from pytest_llmperf.assumption.modes import modes
 from pytest_llmperf.assumption.prediction import FEWEST, prediction_interval
+from pytest_llmperf.assumption.tail import TAIL
 from pytest_llmperf.bench import Side
 from pytest_llmperf.denominator import Denominator
 from pytest_llmperf.evidence import Measured
 from pytest_llmperf.fitness import Band
 from pytest_llmperf.history import History, Rules
+from pytest_llmperf.history.derive import RATIO
 from pytest_llmperf.history.healthy import machine_facts
-from pytest_llmperf.history.past import ENTERED
+from pytest_llmperf.history.past import ENTERED, PastSession
 from pytest_llmperf.history.reader import WINDOW
-from pytest_llmperf.identity import denominator_id, differences, place_of, subject_of
+from pytest_llmperf.identity import (
+    denominator_id,
+    differences,
+    place_of,
+    place_of_pair,
+    ratio_id,
+    subject_of,
+)
 from pytest_llmperf.plan import CANDIDATE, REFERENCE
-from pytest_llmperf.run import Origin, Run
+from pytest_llmperf.run import Origin, Pair, Run
 from pytest_llmperf.suspects import Past
 from pytest_llmperf.units import counted, quantile_name
 from pytest_llmperf.verdict import Word
@@ -63,6 +72,7 @@ def past_of(root: Path, run: Run, gate: str, p: float, session_id: str) -> Past:
         apart = differences(subject_of(measured), newest.subject)
         return Past(
             sessions=tuple(each.slowness(quantile_name(p)) for each in now),
+            tails=_tails(now),
             subject=tuple(str(each) for each in apart if not each.is_unknown),
         )
 
@@ -88,6 +98,36 @@ def healthy_bands(root: Path) -> Bands:
     if bands:
         return bands, None
     return {}, f"{counted(len(past), 'healthy session')} of this place, {FEWEST} make a band"
+
+
+def ratios_of(root: Path, pair: Pair, gate: str, session_id: str) -> tuple[tuple[float, ...], ...]:
+    """Past sessions' log ratios of one comparison, by boot, since the last accepted change.
+
+    Positive where the candidate is better, as the ratio itself.
+    """
+    if not root.is_dir():
+        return ()
+    mine, other = pair.candidate.measured, pair.reference.measured
+    origin = pair.candidate.origin
+    with History(root) as history:
+        found = history.sessions(
+            gate,
+            place_of_pair(mine, other),
+            ratio_id(mine.arm.denominator, other.arm.denominator, mine.measurement.factor),
+            call=0 if origin is None else origin.call,
+            series="ratio",
+            without=session_id,
+        )
+    logs = tuple(each.logs(RATIO) for each in found if each.epoch == found[-1].epoch)
+    return tuple(each for each in logs if each)
+
+
+def _tails(sessions: Sequence[PastSession]) -> tuple[tuple[float, ...], ...]:
+    """Boots' log p95s as durations: a rate's slow end is its low one, which is not kept."""
+    if any(each.higher_is_better for each in sessions):
+        return ()
+    logs = tuple(each.slowness(quantile_name(TAIL)) for each in sessions)
+    return logs if all(logs) else ()
 
 
 def _why_none(root: Path, unknown: Sequence[str], apart: Sequence[object]) -> str:

@@ -9,6 +9,7 @@ import re
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import groupby, zip_longest
 from typing import Any
 
@@ -192,21 +193,25 @@ class _Page:
                 yield ""
             for line in _wrapped_name(self.plain(gate), self.width):
                 yield self.painted(line, _BOLD)
+            told: set[str] = set()
             for _, alike in groupby(claims, key=lambda row: row.beside):
                 for row in alike:
-                    yield from self.row(row)
+                    yield from self.row(row, told)
+                    told |= {row.evidence, *row.where, *row.findings}
                 yield from self.beside(row)
                 yield from self.picture(row)
 
-    def row(self, row: Row) -> Iterator[str]:
+    def row(self, row: Row, told: AbstractSet[str]) -> Iterator[str]:
+        """One claim; what was told of the same test's samples before is not told again."""
         tint = _COLOURS[row.verdict.word]
         number = row.number if len(row.number) <= self.number else row.number.replace(" [", "\n[")
         left = [*number.split("\n"), *self.wrap(row.verdict.claim, self.number, hang=2)]
         if row.verdict.comparison and not row.verdict.contradictions:
             left += [self.plain(strip(row.verdict.comparison, self.number))]
-        right = [line for fact in row.facts for line in self.wrap(fact, self.facts, hang=2)]
+        facts = (fact for fact in row.facts if fact not in told)
+        right = [line for fact in facts for line in self.wrap(fact, self.facts, hang=2)]
         yield from self.columns([row.word], left, right, paint=(tint, "", ""))
-        for label, text in row.why:
+        for label, text in (each for each in row.why if each[1] not in told):
             yield from self.labelled(label, text)
 
     def beside(self, row: Row) -> Iterator[str]:

@@ -73,6 +73,7 @@ class Run:
         gate: Gate | None = None,
         origin: Origin | None = None,
         notes: Sequence[str] = (),
+        distrust: Sequence[Contradiction] = (),
     ) -> None:
         if not boots:
             raise UsageError(
@@ -86,6 +87,8 @@ class Run:
         self.gate = gate
         self.origin = origin
         self.notes = tuple(notes)
+        self.distrust = tuple(distrust)
+        """Why nothing that this session measures can be trusted; empty where it can."""
 
     @property
     def measured(self) -> Measured:
@@ -126,13 +129,21 @@ class Run:
 
     def recounted(self, of: Denominator, boots: Sequence[Measured] | None = None) -> Run:
         """Count the same turns by another denominator; ``boots`` are the same with more known."""
+        return self._again(boots or self.boots, of, self.levels)
+
+    def at(self, levels: Levels) -> Run:
+        """The same run, judged at other levels."""
+        return self._again(self.boots, self.denominator, levels)
+
+    def _again(self, boots: Sequence[Measured], of: Denominator, levels: Levels) -> Run:
         return Run(
-            boots or self.boots,
+            boots,
             denominator=of,
-            levels=self.levels,
+            levels=levels,
             gate=self.gate,
             origin=self.origin,
             notes=self.notes,
+            distrust=self.distrust,
         )
 
     def keep(self, name: str, drawn: str) -> None:
@@ -168,7 +179,7 @@ class Run:
     def contradictions(self) -> tuple[Contradiction, ...]:
         """Why this is no measurement of what it declares; empty where it is."""
         found = (proof.contradictions(boot, self.denominator) for boot in self.boots)
-        return _each_kind_once(found)
+        return (*self.distrust, *_each_kind_once(found))
 
     @property
     def evidence(self) -> str:

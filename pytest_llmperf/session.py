@@ -21,6 +21,7 @@ from pytest_llmperf import fitness, place, profile, record
 from pytest_llmperf.bench import Side
 from pytest_llmperf.ceiling import memory_facts
 from pytest_llmperf.client import Client
+from pytest_llmperf.creeping import creep_row
 from pytest_llmperf.declaration import Declaration
 from pytest_llmperf.errors import UsageError
 from pytest_llmperf.evidence import Evidence, EvidenceWriter, Measured, keep_picture
@@ -30,10 +31,11 @@ from pytest_llmperf.machine import HostLock, Watch, default_lock
 from pytest_llmperf.measure import Surroundings, Target, measure
 from pytest_llmperf.pending import PendingGates
 from pytest_llmperf.plan import CANDIDATE, REFERENCE, whole_blocks
+from pytest_llmperf.proof import Contradiction
 from pytest_llmperf.recorded import RecordedSession, boots_of
-from pytest_llmperf.reference import Bands, healthy_bands
+from pytest_llmperf.reference import Bands, healthy_bands, ratios_of
 from pytest_llmperf.report import Row
-from pytest_llmperf.run import Levels, Origin, Run
+from pytest_llmperf.run import Levels, Origin, Pair, Run
 from pytest_llmperf.server.launch import Progress, RunningEngine
 from pytest_llmperf.server.pool import EnginePool
 from pytest_llmperf.settings import Settings
@@ -53,6 +55,8 @@ class LiveSession:
         self._round = 0
         self.session_id = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
         self._past = PendingGates(self, settings)
+        self.distrust: list[Contradiction] = []
+        """Why nothing of this run can be trusted: a check of the instrument on itself failed."""
         first = _first_line(settings, self.session_id, self.profile)
         self._writer = EvidenceWriter(settings.evidence, first)
         self._evidence = Evidence([first])
@@ -85,6 +89,11 @@ class LiveSession:
     def levels(self) -> Levels:
         """The error rates of this run's gates, by the profile."""
         return Levels.of(self.profile)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Nothing: what is measured now speaks for itself."""
+        return ()
 
     def lease(self, name: str, *, speculation: bool, **overrides: Any) -> EngineLease:  # noqa: ANN401
         """An engine of the profile by name; nothing boots yet.
@@ -165,6 +174,17 @@ class LiveSession:
         """Leave a gate's picture beside its evidence."""
         where = keep_picture(self._settings.evidence, gate, name, drawn)
         self.tell(f"picture: {where}")
+
+    def crept(self, run: Run, gate: Gate, p: float) -> Row | None:
+        """How far a gate's latest sessions are from its anchor; ``None`` without one."""
+        stated = self._settings.creep or self.profile.statistics.creep
+        return creep_row(
+            self._settings.history, run, gate, p, session_id=self.session_id, allowed=stated
+        )
+
+    def past_ratios(self, pair: Pair, gate: Gate) -> tuple[tuple[float, ...], ...]:
+        """Past sessions' log ratios of this comparison, by boot; none but of this very place."""
+        return ratios_of(self._settings.history, pair, gate.node_id, self.session_id)
 
     def confirm(self) -> None:
         """Judge every gate that waits for it, on fresh boots; does nothing the second time.

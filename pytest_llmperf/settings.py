@@ -42,6 +42,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Whether this session joins the history."""
     against: str | None = None
     """The profile that gates against the past are held to, on fresh boots, instead of history."""
+    creep: float | None = None
+    """The share by which latest sessions may be worse than an anchor; ``None``: the profile's."""
     summary: Path | None = None
     """A file that the table is appended to as Markdown, for a CI job's summary."""
     strict: bool = False

@@ -18,11 +18,13 @@ from pytest_llmperf.assumption.boots import log_quantile
 from pytest_llmperf.assumption.confirm import Confirmed, Suspect, confirm
 from pytest_llmperf.assumption.looks import Arms, design_of
 from pytest_llmperf.assumption.screen import Screened, screen
+from pytest_llmperf.assumption.tail import Tail
 from pytest_llmperf.attribution import explain, where_lines
 from pytest_llmperf.evidence import Measured
 from pytest_llmperf.gate import Gate
 from pytest_llmperf.report import Row
 from pytest_llmperf.run import Levels, Run
+from pytest_llmperf.tails import kept, tail_logs, taken
 from pytest_llmperf.units import counted, percent, quantile_name, ratio
 from pytest_llmperf.verdict import Verdict, judge, undecided
 
@@ -37,6 +39,8 @@ class Past(msgspec.Struct, frozen=True, kw_only=True):
 
     sessions: tuple[tuple[float, ...], ...] = ()
     """Each past session's boots, as logs of which more is worse."""
+    tails: tuple[tuple[float, ...], ...] = ()
+    """The same of their p95s as durations; empty where one lacks it."""
     missing: str = ""
     """Why there are none."""
     subject: tuple[str, ...] = ()
@@ -119,10 +123,22 @@ def screened_row(run: Run, gate: Gate, p: float, past: Past) -> tuple[Row, float
     found = screen(slowness(run, p), past.sessions, detect=levels.detect, beta=levels.beta)
     if found.word == "PASS":
         verdict = judge(_screening(found), (), claim=claim, scope=_SCOPE, unit="x")
+        verdict = _without_worse_tail(verdict, run, past)
         return _gate_row(run, gate, verdict, found.ratio, past), None
     reason = _not_passed(found, past)
     verdict = undecided(reason, "fresh boots of candidate and reference", claim=claim, scope=_SCOPE)
     return _gate_row(run, gate, verdict, found.ratio, past), found.weight
+
+
+def _without_worse_tail(verdict: Verdict, run: Run, past: Past) -> Verdict:
+    """A PASS by history, unless history suspects the p95 of what has passed."""
+    now = tail_logs(run)
+    if verdict.word != "PASS" or not now or not past.tails:
+        return verdict
+    found = screen(now, past.tails, detect=run.levels.detect, beta=run.levels.beta)
+    if found.word != "SUSPECT" or found.ratio is None:
+        return verdict
+    return taken(verdict, Tail(is_worse=True, ratio=found.ratio, p=found.p_suspect))
 
 
 def unconfirmed(row: Row, why: str) -> Row:
@@ -138,13 +154,17 @@ def recorded_row(
     fresh: Sequence[tuple[Measured, Measured]],
     *,
     levels: Levels,
+    alpha: float,
 ) -> Row:
-    """Judge a confirmation that was recorded, this gate as the only suspect."""
+    """Judge a confirmation that was recorded.
+
+    :param alpha: this suspect's own; of several recorded ones each gets an equal part.
+    """
     row = forced_row(run, gate, p, None)
     aside = Gate(gate.node_id, gate.denominator)
     aside.add(row)
     pending = Pending(gate=aside, row=0, run=run, p=p, levels=levels, retake=_Recorded(fresh))
-    confirm_all([pending], alpha=levels.alpha, beta=levels.beta, all_of=len(fresh))
+    confirm_all([pending], alpha=alpha, beta=levels.beta, all_of=len(fresh))
     return aside.rows[0]
 
 
@@ -283,7 +303,9 @@ def _row(each: Pending, found: Confirmed) -> Row:
     findings = explain(each.candidate, each.reference).lines if found.word == "REGRESS" else ()
     return msgspec.structs.replace(
         old,
-        verdict=_verdict(each, found, objections),
+        verdict=kept(
+            _verdict(each, found, objections), run, other, tolerance=each.levels.tolerance
+        ),
         estimate=None if objections else found.ratio,
         arms=f"{_engine(run)} against {_engine(other)}",
         evidence=f"{run.evidence}; against {other.evidence}",

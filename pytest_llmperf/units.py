@@ -85,6 +85,13 @@ def interval(low: float | None, high: float | None, *, like: float | None, unit:
     return f"[{', '.join(ends)}]"
 
 
+def bounds(low: float | None, high: float | None, *, like: float | None, unit: str) -> str:
+    """An interval that stands alone, with its unit: ``[1.50, 1.74] s``; a ratio's has none."""
+    _, shown = _scaled(like, unit)
+    ends = interval(low, high, like=like, unit=unit)
+    return ends if shown == "x" else f"{ends} {shown}"
+
+
 def measured(estimate: float | None, low: float | None, high: float | None, unit: str) -> str:
     """A number and its interval, alike in unit and decimals: ``0.182 s [0.171, 0.196]``."""
     number = quantity(estimate, unit)

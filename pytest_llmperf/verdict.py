@@ -14,7 +14,7 @@ import msgspec
 
 from pytest_llmperf.assumption import Comparison, Relation
 from pytest_llmperf.denominator import Denominator
-from pytest_llmperf.units import counted, interval, measured, percent, probability, quantity
+from pytest_llmperf.units import bounds, counted, measured, percent, probability, quantity
 
 Word = Literal["PASS", "REGRESS", "INCONCLUSIVE", "INVALID"]
 
@@ -245,7 +245,7 @@ def _reason(word: Word, comparison: Comparison | None, unit: str) -> str:
 def _straddles(comparison: Comparison, unit: str) -> list[str]:
     if comparison.p_regress is None and comparison.p_pass is None:
         return []
-    ends = interval(comparison.low, comparison.high, like=comparison.boundary, unit=unit)
+    ends = bounds(comparison.low, comparison.high, like=comparison.estimate, unit=unit)
     return [f"the interval {ends} does not exclude {quantity(comparison.boundary, unit)}"]
 
 

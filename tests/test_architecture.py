@@ -17,24 +17,24 @@ REPOSITORY = Path(__file__).parent.parent
 
 LINES = (
     "errors units denominator fitness record",
-    "markers declaration settings budget place machine",
+    "markers declaration asserted settings budget place machine",
     "planned workload traffic schedule plan load_plan",
     "sse delta tokens doubt repetition stream",
     "flags spec profile_check miniature profile",
     "server client histograms counters",
     "evidence in_flight sample burst ladder picture proof assumption verdict report",
-    "gate run beside climb onset factorial",
+    "gate run beside foresight selfcheck tails climb onset factorial",
     "identity attribution benchmark_files history predictability",
-    "suspects bench reference planning benchmark_view rehearsal",
+    "suspects bench reference planning creeping benchmark_view rehearsal",
     "assertions shapes claims ceiling published measure lease recorded pending session",
-    "keys progress options fixtures outcome confirmation plugin",
+    "keys progress options fixtures items outcome collection confirmation plugin",
     "__init__ testing calibrate",
 )
 ORDER = " ".join(LINES).split()
 """A room imports only from rooms before it; data flows the same way."""
 
 IMPORT_FENCES = {
-    "pytest": "benchmark_view keys progress options fixtures outcome confirmation plugin",
+    "pytest": "benchmark_view keys progress options fixtures items outcome confirmation plugin",
     "_pytest": "outcome",
     "scipy": "assumption",
     "httpx": "client",

@@ -154,7 +154,7 @@ class TestTheReason:
 
     def test_of_no_decision(self) -> None:
         verdict = judged(compared())
-        assert verdict.reason == "the interval [0.241, 0.256] does not exclude 0.250 s"
+        assert verdict.reason == "the interval [0.241, 0.256] s does not exclude 0.250 s"
         assert verdict.would_decide == (
             "about 54 more turns would decide at this estimate; "
             "30 turns can see a change of 7.1 % or more"
@@ -163,7 +163,7 @@ class TestTheReason:
     def test_of_too_few_turns(self) -> None:
         verdict = judged(quantile_against([0.1] * 30, p=0.95, limit=0.25))
         assert verdict.reason == (
-            "the interval [0.100, no bound] does not exclude 0.250 s; "
+            "the interval [0.100, no bound] s does not exclude 0.250 s; "
             "p95 of 30 turns can never be PASS: that takes at least 59"
         )
         assert verdict.would_decide == (
@@ -318,7 +318,7 @@ INVALID: p50 of cached_turn at most 0.250 s
             """\
 INCONCLUSIVE: p50 of cached_turn at most 0.250 s
   estimate      0.247 s [0.241, 0.256] at 94 %, from 30 turns
-  why           the interval [0.241, 0.256] does not exclude 0.250 s
+  why           the interval [0.241, 0.256] s does not exclude 0.250 s
   counted over  wall clock as the caller sees it, per request, cold prefix, proven, 1 stream
   formula       t_last_token - t_sent
   scope         this boot only

@@ -13,7 +13,7 @@ import msgspec
 
 from pytest_llmperf.errors import InvalidMeasurement, UsageError
 
-Replicate = Literal["turn", "block", "window", "boot"]
+Replicate = Literal["turn", "block", "window", "boot", "session"]
 Relation = Literal["at most", "at least"]
 
 ALPHA = 0.01

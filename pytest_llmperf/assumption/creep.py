@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import msgspec
 
 from pytest_llmperf.assumption.arrays import EQUAL, Numbers, numpy, special, squares, t_tail
-from pytest_llmperf.assumption.comparison import logarithms
+from pytest_llmperf.assumption.comparison import BETA, logarithms
 
 ALPHA_CREEP = 0.001
 """Default level. The test is repeated at every session, so that it must be small."""
@@ -31,10 +31,15 @@ class Creep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Of typical values, latest over anchor; over 1 is worse."""
     low: float | None
     """One-sided bound at ``alpha``."""
+    high: float | None
+    """One-sided bound at ``beta``."""
     p: float | None
     """One-sided, against "no more than ``allowed``"."""
+    p_within: float | None
+    """One-sided, against "more than ``allowed``"."""
     allowed: float
     alpha: float
+    beta: float
     latest: int
     anchor: int
 
@@ -45,6 +50,7 @@ def creep(
     *,
     allowed: float = 0.0,
     alpha: float = ALPHA_CREEP,
+    beta: float = BETA,
     latest: int = LATEST,
 ) -> Creep:
     """Hold the mean of the latest sessions against the anchor's, by Student's two-sample t.
@@ -55,10 +61,10 @@ def creep(
 
     :raises InvalidMeasurement: a value is no logarithm.
     """
-    known = {"allowed": allowed, "alpha": alpha, "anchor": len(anchor)}
+    known = {"allowed": allowed, "alpha": alpha, "beta": beta, "anchor": len(anchor)}
     recent = list(sessions[-latest:])
     if len(recent) < latest or len(anchor) < _FEWEST:
-        nothing = dict.fromkeys(("is_creeping", "ratio", "low", "p"))
+        nothing = dict.fromkeys(("is_creeping", "ratio", "low", "high", "p", "p_within"))
         return msgspec.convert({**known, **nothing, "latest": len(recent)}, Creep)
     gap, se, df = creep_gap(logarithms(recent), logarithms(anchor))
     p = float(t_tail(gap - math.log1p(allowed), se, df))
@@ -66,9 +72,12 @@ def creep(
         is_creeping=p <= alpha if se > EQUAL else None,
         ratio=math.exp(gap),
         low=math.exp(gap - float(special().stdtrit(df, 1 - alpha)) * float(se)),
+        high=math.exp(gap + float(special().stdtrit(df, 1 - beta)) * float(se)),
         p=p,
+        p_within=float(t_tail(math.log1p(allowed) - gap, se, df)),
         allowed=allowed,
         alpha=alpha,
+        beta=beta,
         latest=len(recent),
         anchor=len(anchor),
     )

@@ -49,12 +49,12 @@ def quantile_against(
     claim = claimed(relation, limit, alpha, beta)
     ordered, p = sorted(positive(values)), fraction(p)
     n, (over, under) = len(ordered), claim.sides(alpha, beta)
-    few, many = _few(n, p, over), _many(n, p, under)
+    under_it, upto = few(n, p, over), _many(n, p, under)
     regress, passes = claim.sides(*_quantile_tests(ordered, p, limit))
     return claim.comparison(
         estimate=quantile(ordered, p),
-        low=ordered[few] if few >= 0 else None,
-        high=ordered[many - 1] if many <= n else None,
+        low=ordered[under_it] if under_it >= 0 else None,
+        high=ordered[upto - 1] if upto <= n else None,
         replicate="turn",
         n=n,
         p_regress=regress,
@@ -110,8 +110,8 @@ def _quantile_tests(ordered: Sequence[float], p: float, limit: float) -> tuple[f
 
 
 @cache
-def _few(n: int, p: float, level: float) -> int:
-    """The most values under a limit that still prove the quantile over it; -1 if none do."""
+def few(n: int, p: float, level: float) -> int:
+    """Give the most values under a limit that still prove the quantile over it; -1 if none do."""
     binom = scipy_stats().binom
     most = int(binom.ppf(level, n, p))
     return most if binom.cdf(most, n, p) <= level else most - 1
@@ -131,8 +131,8 @@ def _quantile_detectable(ordered: Sequence[float], p: float, claim: Claim) -> fl
     """
     n, beta = len(ordered), scipy_stats().beta
     if claim.relation == "at most":
-        few = _few(n, p, claim.alpha)
-        share = 1 - beta.ppf(POWER, n - few, few + 1) if few >= 0 else None
+        under = few(n, p, claim.alpha)
+        share = 1 - beta.ppf(POWER, n - under, under + 1) if under >= 0 else None
     else:
         many = _many(n, p, claim.alpha)
         share = beta.ppf(POWER, many, n - many + 1) if many <= n else None
@@ -147,7 +147,7 @@ def _turns_needed(ordered: Sequence[float], p: float, claim: Claim) -> int | Non
     upto = bisect.bisect_right(ordered, claim.boundary) / len(ordered)
     below = bisect.bisect_left(ordered, claim.boundary) / len(ordered)
     if upto < p:
-        return first_that_decides(lambda n: binom.cdf(_few(n, p, over), n, upto) >= POWER)
+        return first_that_decides(lambda n: binom.cdf(few(n, p, over), n, upto) >= POWER)
     if below > p:
         return first_that_decides(lambda n: binom.sf(_many(n, p, under) - 1, n, below) >= POWER)
     return None

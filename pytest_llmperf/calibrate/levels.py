@@ -11,11 +11,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from pytest_llmperf.assumption import ALPHA, BETA, Comparison, quantile_against_over_boots
-from pytest_llmperf.assumption.arrays import t_tail
+from pytest_llmperf.assumption.arrays import squares, t_tail
 from pytest_llmperf.assumption.borrow import ratio_against_borrowing
 from pytest_llmperf.assumption.creep import ALPHA_CREEP, LATEST, creep_gap
 from pytest_llmperf.assumption.instrument import ALPHA_SELF, self_check_p
 from pytest_llmperf.assumption.modes import ALPHA_MODES, modes
+from pytest_llmperf.assumption.ranks import few
 from pytest_llmperf.calibrate.noise import Array, Noise, Shape, turns
 from pytest_llmperf.calibrate.promises import Promise, Sense, Tally
 from pytest_llmperf.calibrate.trial import Flags
@@ -26,6 +27,9 @@ _P95 = 0.95
 _Z95 = 1.6448536269514722
 _INTERACTION = 0.01
 _BLOCKS = 24
+_TURNS = 30
+_HALF = 0.5
+_SLOWER = 1.10
 
 
 def levels(base: Noise, *, trials: int, seed: int, shape: Shape) -> list[Promise]:
@@ -37,6 +41,7 @@ def levels(base: Noise, *, trials: int, seed: int, shape: Shape) -> list[Promise
         *_self_check(base, trials, rng),
         *_creep(base, trials, shape, rng),
         *_modes(base, trials // 10, rng),
+        *_quick(base, trials, shape, rng),
     ]
 
 
@@ -105,6 +110,23 @@ def _modes(base: Noise, trials: int, rng: np.random.Generator) -> Iterator[Promi
     two = one / 3 + np.log(1.15) * (np.arange(12) % 2)
     called = np.array([bool(modes(each.tolist()).are_two) for each in two])
     yield _line("two modes 15 % apart, boots a third as noisy: seen", called, None, "at least")
+
+
+def _quick(base: Noise, trials: int, shape: Shape, rng: np.random.Generator) -> Iterator[Promise]:
+    """A session of quick gates, half of them budgets and half floors, all at their boundary."""
+    half, level = shape.gates // 2, ALPHA / (2 * (shape.gates // 2))
+    under = rng.binomial(_TURNS, _HALF, (trials, half))
+    red = [under <= few(_TURNS, _HALF, level)]
+    logs = base.turn_sd * rng.standard_normal((trials, half, _BLOCKS))
+    se = np.sqrt(squares(logs) / (_BLOCKS - 1) / _BLOCKS)
+    red.append(t_tail(-logs.mean(axis=-1), se, _BLOCKS - 1) <= level)
+    what = f"quick: any of {2 * half} gates at their limits called REGRESS"
+    yield _line(what, np.concatenate(red, axis=1).any(axis=1), ALPHA, is_refuted=True)
+    slow = base.turn_sd * rng.standard_normal((trials, _BLOCKS)) + np.log(_SLOWER)
+    se = np.sqrt(squares(slow) / (_BLOCKS - 1) / _BLOCKS)
+    found = t_tail(slow.mean(axis=-1), se, _BLOCKS - 1) <= level
+    what = f"quick: one ratio of {2 * half} gates, 10 % under its floor, called REGRESS"
+    yield _line(what, np.asarray(found), None, "at least")
 
 
 def _red(found: list[Comparison]) -> Flags:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -279,7 +280,7 @@ class Evidence:
         return f"{sessions}, gates: {', '.join(self.gates) or 'none'}"
 
     def _sorted(self) -> list[_Book]:
-        return sorted(self._books, key=lambda book: book.session.started_at)
+        return sorted(self._books, key=_started)
 
     def _recorded_as(self, gate: str) -> str | None:
         """The recorded node id that is meant: evidence may come from another root folder."""
@@ -294,6 +295,22 @@ class Evidence:
                 "Replay from the root folder in which the evidence was made.",
             )
         return alike[0] if alike else None
+
+
+def _started(book: _Book) -> tuple[float, str]:
+    """When a session began; of two at one moment their ids decide, never where they lie."""
+    session = book.session
+    try:
+        moment = datetime.fromisoformat(session.started_at)
+    except ValueError as error:
+        raise EvidenceError(
+            f"{book.source} does not say when its session began.",
+            f"started_at {session.started_at!r} is no time.",
+            f"Write it as 2026-01-31T12:00:00+00:00. {SEE_SCHEMA}",
+        ) from error
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return moment.timestamp(), session.session_id
 
 
 def _tail(gate: str) -> str:

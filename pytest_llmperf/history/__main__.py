@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from pytest_llmperf import place
-from pytest_llmperf.errors import LlmperfError
+from pytest_llmperf.errors import LlmperfError, UsageError
 from pytest_llmperf.evidence import NAME as EVIDENCE
 from pytest_llmperf.evidence import read
 from pytest_llmperf.history import FOLDER, MEAN, RATIO, History, PastSession, Rules, rank, roll
@@ -28,11 +28,25 @@ def main(arguments: Sequence[str] | None = None, tell: Callable[[str], object] =
     """Carry out one command; 0 when it is done, 1 with the reason on the error stream if not."""
     asked = _parser().parse_args(arguments)
     try:
+        _check_there(asked)
         with History(asked.history) as history:
             return int(asked.command(history, asked, tell))
     except LlmperfError as error:
         sys.stderr.write(f"{error}\n")
         return _FAILED
+
+
+def _check_there(asked: argparse.Namespace) -> None:
+    """Refuse to list what is not there: an empty list would look like an empty history.
+
+    :raises UsageError: the folder is missing, and the command does not fill it.
+    """
+    if asked.command not in {_record, _import} and not asked.history.is_dir():
+        raise UsageError(
+            f"There is no history in {asked.history}.",
+            "The folder does not exist.",
+            "Name it with --history, or record into it with pytest --llmperf-record.",
+        )
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -93,6 +107,7 @@ def _list(history: History, _: argparse.Namespace, tell: Callable[[str], object]
 def _lines(sessions: Iterable[PastSession]) -> list[str]:
     return [
         f"{each.started_at}  {each.session_id}  {each.series}  {_number(each)}  "
+        f"({each.denominator_id})  "
         f"{counted(len(each.boots), 'boot') if each.replicated else each.label}  "
         f"{each.standing.state}{': ' + each.standing.reason if each.standing.reason else ''}"
         for each in sessions

@@ -37,6 +37,7 @@ RULES: tuple[Callable[[Window], Contradiction | None], ...] = (
     complete.restarted,
     complete.wrong_answerer,
     complete.several_servers,
+    complete.engine_unproven,
     complete.streams_differ,
     fitness.foreign_load,
     fitness.stolen,

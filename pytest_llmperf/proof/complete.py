@@ -211,9 +211,25 @@ def doubted(window: Window) -> Finding | None:
     return Finding(kind="doubts", text=f"Odd streams: {heads}. The first: {warnings[0]}.")
 
 
+def engine_unproven(window: Window) -> Contradiction | None:
+    """A cache or a drafter that is declared is that of an engine which is recorded."""
+    declared = window.measured.arm.declared
+    needs = "speculation" if declared.speculation is not None else None
+    needs = "a cached prefix" if window.denominator.prefix == "warm" else needs
+    if window.measured.engine is not None or needs is None:
+        return None
+    return Contradiction(
+        kind="engine_unproven",
+        reason=f"The engine is not recorded, and {needs} is declared of it.",
+        evidence=f"There is no engine record of boot {window.measured.arm.boot_id}: which build, "
+        "cache and drafter answered is unknown.",
+        remedy="Record the engine beside the measurement, or measure with the llmperf fixture.",
+    )
+
+
 def engine_unrecorded(window: Window) -> Finding | None:
-    """Whether there is a record of the engine at all."""
-    if window.measured.engine is not None:
+    """Whether there is a record of the engine at all, where nothing is declared that needs one."""
+    if window.measured.engine is not None or engine_unproven(window) is not None:
         return None
     boot = window.measured.arm.boot_id
     return Finding(

@@ -11,6 +11,9 @@ import os
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
+
+from pytest_llmperf.spec import EngineSpec
 
 PACKAGES = (
     "vllm",
@@ -38,6 +41,22 @@ print(json.dumps(found))
 _PROBE_S = 30.0
 _WHOLE_BYTES = 16 * 2**20
 _END_BYTES = 2**20
+
+
+def described(spec: EngineSpec, python: str) -> dict[str, Any]:
+    """The subject of an engine as its profile states it, with what is installed and at hand.
+
+    A digest that is known already stays; one that cannot be known stays ``None``.
+    """
+    found = {**spec.subject, "packages": packages(python)}
+    for part in ("model", "drafter"):
+        stated = found.get(part)
+        if isinstance(stated, Mapping) and found.get(f"{part}_digest") is None:
+            source, revision = stated.get("source"), stated.get("revision")
+            found[f"{part}_digest"] = source and checkpoint_digest(
+                source, revision, spec.environment
+            )
+    return found
 
 
 def packages(python: str, names: Sequence[str] = PACKAGES) -> dict[str, str] | None:

@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from pytest_llmperf import record
 from pytest_llmperf.errors import EngineDied, UsageError
-from pytest_llmperf.server import materials, ownership, probe, readiness
+from pytest_llmperf.server import build, materials, ownership, probe, readiness
 from pytest_llmperf.server.bootlog import BootLog, Progress, Stopwatch
 from pytest_llmperf.server.process import GRACE_S, EngineProcess
 from pytest_llmperf.spec import EngineSpec
@@ -192,9 +192,10 @@ def launch(
                 sleep=sleep,
                 cancelled=cancelled,
             )
-            digest = materials.build_digest(python, spec.module)
+            files = materials.build_digest(python, spec.module)
+            subject = build.described(spec, python) | {"engine_files": files}
             facts = readiness.wait(boot)
-            yield LaunchedEngine(_record(boot, facts, digest, round_number), process, log)
+            yield LaunchedEngine(_record(boot, facts, subject, round_number), process, log)
     finally:
         reservation.release()
 
@@ -243,7 +244,7 @@ def _started(
 
 
 def _record(
-    boot: readiness.Boot, facts: record.Facts, digest: str | None, round_number: int
+    boot: readiness.Boot, facts: record.Facts, subject: dict[str, Any], round_number: int
 ) -> record.Engine:
     return record.Engine(
         boot_id=boot.model,
@@ -258,7 +259,7 @@ def _record(
         log=str(boot.log.path),
         declared=boot.spec.declared,
         facts=facts,
-        subject=boot.spec.subject | {"engine_version": facts.version, "engine_files": digest},
+        subject=subject | {"engine_version": facts.version},
         boot_s=round(boot.watch.boot_s, 3),
         phases_s=dict(boot.watch.phases_s),
     )

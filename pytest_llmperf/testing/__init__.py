@@ -11,6 +11,7 @@ speed: a number measured against them says nothing of any model.
             ...
 """
 
+from pytest_llmperf.testing.boots import a_boot
 from pytest_llmperf.testing.clocks import TickingClock
 from pytest_llmperf.testing.line import Received
 from pytest_llmperf.testing.make_believe import Behaviour, Faults
@@ -40,6 +41,7 @@ __all__ = [
     "Received",
     "ScriptedServer",
     "TickingClock",
+    "a_boot",
     "a_measurement",
     "a_request",
     "a_session",

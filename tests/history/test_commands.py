@@ -29,19 +29,24 @@ def ask(runs: Runs) -> Ask:
     return asked
 
 
+COUNTED = "wall, request, cold, 1: t_last_token - t_sent"
+DENOMINATOR = f"({COUNTED})"
+RATIO = f"({COUNTED}) / ({COUNTED}) by profile"
+
+
 def test_a_list_shows_every_session_with_its_number_and_why_it_counts(runs: Runs, ask: Ask) -> None:
     runs.recorded("s1")
     runs.recorded("s2", *runs.records(reference=2.0), day=1, word="REGRESS")
     assert ask("list") == [
         GATE,
-        "  2026-06-01T00:00:00+00:00  s1  candidate  0.360 s  3 boots  recorded",
+        f"  2026-06-01T00:00:00+00:00  s1  candidate  0.360 s  {DENOMINATOR}  3 boots  recorded",
         *(
-            f"  2026-06-02T00:00:00+00:00  s2  {series}  {number}  3 boots  "
+            f"  2026-06-02T00:00:00+00:00  s2  {series}  {number}  {denominator}  3 boots  "
             "excluded: REGRESS, not accepted"
-            for series, number in (
-                ("candidate", "0.360 s"),
-                ("ratio", "2.00x"),
-                ("reference", "0.720 s"),
+            for series, number, denominator in (
+                ("candidate", "0.360 s", DENOMINATOR),
+                ("ratio", "2.00x", f"({RATIO})"),
+                ("reference", "0.720 s", DENOMINATOR),
             )
         ),
     ]
@@ -123,3 +128,15 @@ def test_old_results_of_pytest_benchmark_are_imported_and_labelled(
         "recorded: one number from another tool, no boots behind it"
     )
     ask("import", str(file), code=1)
+
+
+def test_a_history_that_is_not_there_is_no_empty_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nowhere = tmp_path / "nope"
+    assert main(["--history", str(nowhere), "list"]) == 1
+    assert capsys.readouterr().err == (
+        f"There is no history in {nowhere}.\n"
+        "The folder does not exist.\n"
+        "Name it with --history, or record into it with pytest --llmperf-record.\n"
+    )

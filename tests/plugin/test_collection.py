@@ -135,3 +135,116 @@ def test_a_run_without_gates_loads_no_heavy_library(suite: pytest.Pytester) -> N
     )
     result = suite.runpytest_subprocess("-p", "no:hypothesispytest", "-p", "no:anyio")
     result.assert_outcomes(passed=1)
+
+
+def test_a_gate_that_could_never_be_red_is_a_usage_error(
+    suite: pytest.Pytester, attached: Run
+) -> None:
+    # Case C8: five turns of which all are slow, at a level of one percent.
+    suite.makepyfile(
+        """
+        import pytest
+        from pytest_llmperf import assert_latency
+
+        @pytest.mark.cached_turn(turns=5)
+        def test_router(llmperf, gemma, talks) -> None:
+            assert_latency(llmperf(gemma, talks), p50_s=1)
+        """
+    )
+    result = attached()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(
+        [
+            "*1 of 1 selected gates could never fail.*",
+            (
+                "*::test_router: p50: A quantile test over 5 turns can never say REGRESS. "
+                "Its smallest p-value is 0.0312, and its level is 0.01. Plan 7 turns; "
+                "a gate that cannot fail is no gate."
+            ),
+        ]
+    )
+
+
+def test_what_a_plan_cannot_decide_is_told_before_anything_runs(
+    suite: pytest.Pytester, attached: Run
+) -> None:
+    suite.makepyfile(
+        """
+        import pytest
+        from pytest_llmperf import assert_latency
+
+        @pytest.mark.cached_turn(turns=12)
+        def test_router(llmperf, gemma, talks) -> None:
+            assert_latency(llmperf(gemma, talks), p95_s=30)
+        """
+    )
+    attached().stdout.fnmatch_lines(
+        ["llmperf: underpowered: *::test_router: p95 of 12 turns can never be PASS*59 turns"]
+    )
+
+
+def test_rounds_on_an_attached_server_are_told_to_be_one_boot(
+    suite: pytest.Pytester, attached: Run
+) -> None:
+    suite.makepyfile(
+        """
+        import pytest
+        from pytest_llmperf import assert_latency
+
+        @pytest.mark.cached_turn(turns=12)
+        def test_router(llmperf, gemma, talks) -> None:
+            assert_latency(llmperf(gemma, talks), p50_s=30)
+        """
+    )
+    attached("--llmperf-mode=gate", "--collect-only").stdout.fnmatch_lines(
+        ["llmperf: an attached server is not booted again: 3 rounds on it are one boot, *"]
+    )
+
+
+@pytest.mark.parametrize("arguments", ["gemma, talks", "talks", ""])
+def test_a_marked_test_without_the_llmperf_fixture_is_a_usage_error(
+    suite: pytest.Pytester, attached: Run, arguments: str
+) -> None:
+    suite.makepyfile(
+        f"""
+        import pytest
+
+        @pytest.mark.cached_turn(turns=12)
+        def test_router({arguments}) -> None: ...
+        """
+    )
+    result = attached()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(
+        ["*::test_router: is marked cached_turn and does not ask for the llmperf fixture, so it *"]
+    )
+
+
+def test_two_markers_of_one_name_on_one_test_are_refused_and_one_on_its_class_is_overridden(
+    suite: pytest.Pytester, attached: Run
+) -> None:
+    suite.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.cached_turn(turns=30)
+        class TestRouter:
+            @pytest.mark.cached_turn(turns=12)
+            def test_nearer(self, llmperf, gemma, talks) -> None: ...
+
+            @pytest.mark.cached_turn(turns=12)
+            @pytest.mark.cached_turn(turns=20)
+            def test_twice(self, llmperf, gemma, talks) -> None: ...
+        """
+    )
+    result = attached("--collect-only")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(
+        [
+            "*1 wrong declaration; nothing was booted.*",
+            (
+                "*::test_twice: cached_turn stands 2 times on one test: cached_turn(turns=12) and "
+                "cached_turn(turns=20). Keep one of them."
+            ),
+        ]
+    )

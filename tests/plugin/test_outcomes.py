@@ -55,6 +55,18 @@ class TestAGate:
         assert result.parseoutcomes() == {"inconclusive": 1}
         assert result.ret == 0
 
+    def test_that_is_undecided_is_named_with_its_cause_and_run_again_by_lf(
+        self, suite: pytest.Pytester, healthy: ScriptedServer
+    ) -> None:
+        suite.makepyfile(
+            _gate("assert_latency(run, p99_s=30)") + "\n\ndef test_other() -> None: ...\n"
+        )
+        attach = f"--llmperf-attach={healthy.url}"
+        result = suite.runpytest_inprocess(attach)
+        result.stdout.fnmatch_lines(["INCONCLUSIVE *::test_turn - *can never be PASS*"])
+        again = suite.runpytest_inprocess(attach, "--lf")
+        assert again.parseoutcomes() == {"inconclusive": 1}
+
     def test_that_is_undecided_exits_with_12_when_strict(
         self, suite: pytest.Pytester, attached: Run
     ) -> None:
@@ -77,7 +89,12 @@ class TestAGate:
         result = attached()
         result.assert_outcomes(skipped=1)
         assert result.ret == 13
-        result.stdout.fnmatch_lines(["*no budget cached_turn.p50 on this machine*"])
+        result.stdout.fnmatch_lines(
+            [
+                "*no budget cached_turn.p50 on this machine*",
+                "exit status 13: 1 gate ran and none of them was judged; *",
+            ]
+        )
 
     def test_that_fails_ordinarily_exits_with_1(
         self, suite: pytest.Pytester, attached: Run

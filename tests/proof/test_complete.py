@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from pytest_llmperf.proof import Contradiction
     from tests.proof.conftest import Making
 
+PLAIN = record.Declared(prefix_caching=True)
+
 
 def kinds(measured: Measured) -> list[str]:
     return [each.kind for each in contradictions(measured)]
@@ -178,7 +180,7 @@ def test_another_model_than_the_served_one_is_no_answer(making: Making) -> None:
         "Check the address: another server, a gateway or a failover may stand behind it."
     )
     without_engine = msgspec.structs.replace(measured, engine=None)
-    assert kinds(without_engine) == ["wrong_answerer"]
+    assert kinds(without_engine) == ["wrong_answerer", "engine_unproven"]
 
 
 def test_an_answer_that_names_no_model_is_not_a_stranger(making: Making) -> None:
@@ -260,8 +262,27 @@ def test_doubts_of_the_client_are_told(making: Making) -> None:
 
 
 def test_an_engine_without_a_record_is_told(making: Making) -> None:
-    measured = msgspec.structs.replace(making.sound(), engine=None)
+    measured = msgspec.structs.replace(
+        making.sound(of="single_stream", declared=PLAIN), engine=None
+    )
     assert kinds(measured) == []
     assert [each.text for each in findings(measured)] == [
         "The engine of boot b0 is not recorded: who is unknown."
     ]
+
+
+def test_a_cache_or_a_drafter_of_an_unrecorded_engine_proves_nothing(making: Making) -> None:
+    measured = msgspec.structs.replace(making.sound(), engine=None)
+    found = only(measured, "engine_unproven")
+    assert found.reason == "The engine is not recorded, and a cached prefix is declared of it."
+    assert found.evidence == (
+        "There is no engine record of boot b0: which build, cache and drafter answered is unknown."
+    )
+    assert found.remedy == (
+        "Record the engine beside the measurement, or measure with the llmperf fixture."
+    )
+    assert findings(measured) == ()
+    cold = msgspec.structs.replace(making.sound(of="single_stream"), engine=None)
+    assert only(cold, "engine_unproven").reason == (
+        "The engine is not recorded, and speculation is declared of it."
+    )

@@ -1,0 +1,79 @@
+"""What a test claims, as far as its code tells before it runs, and how claims share one alpha.
+
+Whether a plan can decide a claim at all is in ``foresight``; judging it is in ``assertions``.
+"""
+
+from __future__ import annotations
+
+import dis
+from collections.abc import Sequence
+from types import CodeType
+
+import msgspec
+
+OF_LIMITS = (
+    "assert_burst",
+    "assert_ceiling",
+    "assert_claim",
+    "assert_ladder",
+    "assert_latency",
+    "assert_speedup",
+    "assert_speedup_by_class",
+    "assert_throughput",
+)
+OF_THE_PAST = "assert_no_regression"
+
+QUANTILES = {"p50_s": 0.5, "p90_s": 0.9, "p95_s": 0.95, "p99_s": 0.99}
+"""The keywords of ``assert_latency``, and the quantile of each."""
+
+_THROUGHPUT = "assert_throughput"
+
+
+class Claims(msgspec.Struct, frozen=True, kw_only=True):
+    """The assertions that stand in one test's own body; one in a loop or a helper counts once."""
+
+    of_limits: int = 1
+    """Assertions that hold a number against a limit."""
+    of_the_past: int = 0
+    """Assertions of no regression."""
+    latencies: tuple[float, ...] = ()
+    """Quantiles of which a latency is asserted."""
+    is_throughput: bool = False
+    """Whether a median throughput is asserted."""
+
+    @property
+    def count(self) -> int:
+        """How many times the test may be red."""
+        return self.of_limits + self.of_the_past
+
+
+class Shares(msgspec.Struct, frozen=True, kw_only=True):
+    """Parts of the alpha of a whole run (Bonferroni over the claims of the selected tests)."""
+
+    claim: float = 1.0
+    """Of one claim."""
+    past: float = 1.0
+    """Of all claims against the past together, which divide it by Holm."""
+
+
+def claims_of(code: CodeType | None) -> Claims:
+    """Read a test function's claims; a test in which none is found makes one of a limit."""
+    if code is None:
+        return Claims()
+    named = [str(each.argval) for each in dis.get_instructions(code)]
+    past = named.count(OF_THE_PAST)
+    limits = sum(named.count(each) for each in OF_LIMITS)
+    words = {each for const in code.co_consts if isinstance(const, tuple) for each in const}
+    return Claims(
+        of_limits=limits if limits or past else 1,
+        of_the_past=past,
+        latencies=tuple(p for word, p in QUANTILES.items() if word in words),
+        is_throughput=_THROUGHPUT in named,
+    )
+
+
+def shares(of_tests: Sequence[Claims]) -> Shares:
+    """Divide a run's alpha over the claims of its tests."""
+    every = sum(each.count for each in of_tests)
+    past = sum(each.of_the_past for each in of_tests)
+    return Shares(claim=1 / max(every, 1), past=past / max(every, 1) or 1.0)

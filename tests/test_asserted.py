@@ -1,0 +1,67 @@
+"""What a test claims is read off its code, and claims share one alpha."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import FunctionType
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import pytest_llmperf
+from pytest_llmperf import Pair, Run, assert_latency, assert_no_regression, assert_speedup
+from pytest_llmperf.asserted import OF_LIMITS, OF_THE_PAST, Claims, claims_of, shares
+
+
+def test_every_public_assertion_is_known() -> None:
+    public = {name for name in pytest_llmperf.__all__ if name.startswith("assert_")}
+    assert {*OF_LIMITS, OF_THE_PAST} == public
+
+
+def _two(run: Run, pair: Pair) -> None:
+    assert_latency(run, p50_s=1, p95_s=2)
+    assert_speedup(pair, at_least=2)
+
+
+def _past(run: Run) -> None:
+    assert_no_regression(run)
+
+
+def _through_a_module(run: Run) -> None:
+    pytest_llmperf.assert_throughput(run, at_least_tps=2)
+
+
+def _helped(check: Callable[[], None]) -> None:
+    check()
+
+
+@pytest.mark.parametrize(
+    ("test", "claims"),
+    [
+        (_two, Claims(of_limits=2, latencies=(0.5, 0.95))),
+        (_past, Claims(of_limits=0, of_the_past=1)),
+        (_through_a_module, Claims(is_throughput=True)),
+        (_helped, Claims()),
+    ],
+)
+def test_claims_are_counted_in_a_test_s_own_body(test: FunctionType, claims: Claims) -> None:
+    assert claims_of(test.__code__) == claims
+
+
+def test_what_is_no_function_makes_one_claim() -> None:
+    assert claims_of(None) == Claims()
+
+
+@given(st.lists(st.tuples(st.integers(1, 5), st.integers(0, 5)), min_size=1))
+def test_all_claims_together_have_one_alpha(tests: list[tuple[int, int]]) -> None:
+    claims = [Claims(of_limits=limits, of_the_past=past) for limits, past in tests]
+    found = shares(claims)
+    limits, past = (sum(each) for each in zip(*tests, strict=True))
+    spent = found.claim * limits + (found.past if past else 0)
+    assert spent == pytest.approx(1)
+
+
+def test_a_run_of_gates_against_the_past_alone_leaves_them_everything() -> None:
+    found = shares([Claims(of_limits=0, of_the_past=1)] * 4)
+    assert (found.claim, found.past) == (0.25, 1.0)
