@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import pytest_llmperf
 from pytest_llmperf import record
 from pytest_llmperf.denominator import CACHED_TURN
 from pytest_llmperf.evidence import EvidenceWriter
@@ -318,3 +319,68 @@ class TestHistory:
             self._recorded(root, f"s{day}", day, *session(7 * day, [2.10, 2.16, 2.22]))
         result = replay(TWO_ARMS % 1.95, "--llmperf-history=history")
         assert result.parseoutcomes() == {"passed": 1}
+
+
+class TestPublicCases:
+    @staticmethod
+    def _confirmed(gaps: Sequence[float], sd: float) -> list[record.Record]:
+        """Three boots that were judged, then fresh pairs whose candidate is slower by a gap."""
+        fresh = lines(
+            a_boot(
+                {
+                    "candidate": around(gap, 30, seed=3 * n, sd=sd),
+                    "reference": around(1.0, 30, seed=3 * n + 1, sd=sd),
+                },
+                gate=TURN,
+                number=1000 + n,
+                stage="confirm",
+                factor="profile",
+                engine=KNOWN,
+            )
+            for n, gap in enumerate(gaps)
+        )
+        return [*boots([1.1, 1.1, 1.1]), *fresh]
+
+    @pytest.mark.parametrize(
+        ("gaps", "word"),
+        [
+            ([1.10, 1.11, 1.09, 1.10, 1.105, 1.095], "failed"),
+            (
+                [1.015, 1.014, 1.016, 1.015, 1.015, 1.014],
+                "passed",
+            ),  # within tolerance, however sure
+            ([1.4, 0.8, 1.3, 0.9, 1.35, 0.85], "inconclusive"),  # as large on average, by luck
+        ],
+    )
+    def test_red_takes_an_effect_beyond_the_bound_and_an_interval_beyond_it(
+        self, made: Path, replay: Replay, gaps: Sequence[float], word: str
+    ) -> None:
+        # Case C1: a fixed percentage on raw numbers; here by the measured spread of boots.
+        write(made, *self._confirmed(gaps, 0.01))
+        text = one_arm(
+            "assert_no_regression(run)", "single_stream(turns=30, tolerance=0.02, detect=0.1)"
+        )
+        assert replay(text).parseoutcomes() == {word: 1}
+
+    def test_what_is_on_a_hair_is_neither_green_nor_red(self, made: Path, replay: Replay) -> None:
+        # Case C9: slower by a fifth, and just on the bound.
+        write(made, *boots([1.188, 1.19, 1.193]))
+        result = replay(one_arm("assert_latency(run, p50_s=1.19)"))
+        assert result.parseoutcomes() == {"inconclusive": 1}
+        result.stdout.fnmatch_lines(["*the interval * does not exclude 1.19 s*"])
+
+    def test_a_drift_of_the_machine_is_in_both_arms_alike(self, made: Path, replay: Replay) -> None:
+        # Case D18: run order alone gave 20 percent; A against A under a drift of 10 percent.
+        def drifting(*places: int) -> list[float]:
+            return [1 + 0.1 * (4 * block + place) / 120 for block in range(30) for place in places]
+
+        write(made, *pairs([(drifting(0, 3), drifting(1, 2))]))
+        marked = TWO_ARMS.replace("turns=30", "turns=60")
+        assert replay(marked % 0.99).ret == 0
+        assert replay(marked % 1.01).ret == 10
+
+    def test_acceptance_is_evidence_and_never_a_gate(self, made: Path, replay: Replay) -> None:
+        # Case B17: with 35 percent accepted one machine gained 1.72x, and another lost half.
+        assert not [name for name in pytest_llmperf.__all__ if "accept" in name]
+        write(made, *pairs([(around(1 / 0.52, 30), around(1.0, 30, seed=1))]))
+        assert replay(TWO_ARMS % 1.0).ret == 10

@@ -275,6 +275,7 @@ class TestConfirm:
         assert found((0.0, 0.1, 0.2)).df == design.df(6)
 
     def test_a_suspect_among_others_needs_more(self) -> None:
+        # Case C7: dozens of alarms a pair of runs, most of them by their number alone.
         pairs = [(0.115 + a, b) for a, b in drawn(5, 6, 2)][:4]
         calm = [(a, b) for a, b in drawn(6, 4, 2)]
         together = confirm({"slow": suspect(pairs), "calm": suspect(calm)}, design=POOLED)
