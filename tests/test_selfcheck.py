@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -57,11 +58,11 @@ def test_few_turns_say_nothing() -> None:
 
 @pytest.mark.parametrize("prompts", [3, 5, 8, 30])
 def test_sound_boots_fail_hardly_ever(prompts: int) -> None:
-    sound = [boot(lambda n, s=seed: noisy(s, n), turns=30, prompts=prompts) for seed in range(150)]
+    sound = [boot(partial(noisy, seed), turns=30, prompts=prompts) for seed in range(150)]
     assert sum(failure([each], SINGLE_STREAM) is not None for each in sound) <= 1
 
 
 def test_more_checks_share_the_level() -> None:
-    faulty = [boot(lambda n: noisy(3, n) * (1.09 if n // 2 % 2 else 1))]
+    faulty = [boot(lambda n: noisy(3, n) * (1.2 if n // 2 % 2 else 1))]
     assert failure(faulty, SINGLE_STREAM) is not None
     assert failure(faulty, SINGLE_STREAM, checks=10_000) is None

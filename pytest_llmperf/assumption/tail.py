@@ -21,8 +21,8 @@ TAIL = 0.95
 FEWEST_TURNS = 13
 """Turns of a boot under which ``TAIL`` cannot be estimated."""
 
-_ALLOWED = 0.05
-"""Share of the reference's turns that may be slower still: its own few stalls hide nothing."""
+_ALLOWED = (0.0, 0.02, 0.05)
+"""Shares of the reference's turns that may be slower still: its own few stalls hide nothing."""
 
 _FEWEST_BOOTS = 3
 
@@ -41,8 +41,8 @@ def tail_of_turns(candidate: Sequence[float], reference: Sequence[float]) -> Tai
     """Hold one boot's turns against another's: how many are slower than all but a few.
 
     An exceedance test (Rosenbaum, 1954): with no difference, the chance that so many of the
-    slowest turns of both arms are the candidate's, for each number of the reference's up to a
-    twentieth of its turns (Bonferroni). Values are durations: more is worse.
+    slowest turns of both arms are the candidate's, beyond all of the reference's turns but none,
+    a fiftieth or a twentieth of them (Bonferroni). Values are durations: more is worse.
 
     :raises InvalidMeasurement: an arm has no turns, or one is not positive and finite.
     """
@@ -50,7 +50,7 @@ def tail_of_turns(candidate: Sequence[float], reference: Sequence[float]) -> Tai
     ratio = math.exp(log_quantile(mine, TAIL) - log_quantile(other, TAIL))
     if min(len(mine), len(other)) < FEWEST_TURNS:
         return Tail(is_worse=None, ratio=ratio, p=None)
-    tries = range(1 + math.ceil(_ALLOWED * len(other)))
+    tries = {math.ceil(share * len(other)) for share in _ALLOWED}
     p = min(1.0, len(tries) * min(_exceedance_p(mine, other, above) for above in tries))
     return Tail(is_worse=p <= BETA and ratio > 1, ratio=ratio, p=p)
 

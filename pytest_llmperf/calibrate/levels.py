@@ -121,7 +121,8 @@ def _quick(base: Noise, trials: int, shape: Shape, rng: np.random.Generator) -> 
     se = np.sqrt(squares(logs) / (_BLOCKS - 1) / _BLOCKS)
     red.append(t_tail(-logs.mean(axis=-1), se, _BLOCKS - 1) <= level)
     what = f"quick: any of {2 * half} gates at their limits called REGRESS"
-    yield _line(what, np.concatenate(red, axis=1).any(axis=1), ALPHA, is_refuted=True)
+    called = np.asarray(np.concatenate(red, axis=1).any(axis=1))
+    yield _line(what, called, ALPHA, is_refuted=True)
     slow = base.turn_sd * rng.standard_normal((trials, _BLOCKS)) + np.log(_SLOWER)
     se = np.sqrt(squares(slow) / (_BLOCKS - 1) / _BLOCKS)
     found = t_tail(slow.mean(axis=-1), se, _BLOCKS - 1) <= level

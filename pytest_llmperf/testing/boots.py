@@ -30,6 +30,7 @@ def a_boot(
     gate: str,
     number: int = 0,
     call: int = 0,
+    tag: str = "",
     stage: str = "judged",
     of: Denominator = SINGLE_STREAM,
     factor: str | None = None,
@@ -40,10 +41,11 @@ def a_boot(
     """One boot of each arm, with a measurement in which they alternate, whole and proven.
 
     :param durations_s: each arm's turns in the order sent, as whole turns' durations.
-    :param number: of the round; ids follow from it, the gate and the call.
+    :param number: of the round; ids follow from it, the gate, the call and the tag.
+    :param tag: of the session, where several are read together.
     :param prompts: how many there are, used in turn; each turn has its own unless told otherwise.
     """
-    identity = f"{gate.rpartition('::')[2]}.{call}.{stage}.{number}"
+    identity = f"{tag}{gate.rpartition('::')[2]}.{call}.{stage}.{number}"
     arms = {name: f"b.{identity}.{name}" for name in durations_s}
     start = a_measurement(
         measurement_id=f"m.{identity}",

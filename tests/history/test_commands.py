@@ -124,7 +124,8 @@ def test_old_results_of_pytest_benchmark_are_imported_and_labelled(
     assert told.startswith("history: 1 gate of session benchmark-")
     (line,) = ask("list")[1:]
     assert line.endswith(
-        "  candidate  0.250 s  one number from another tool, no boots behind it  "
+        "  candidate  0.250 s  (pytest-benchmark: median over rounds of one call's "
+        "duration in seconds)  one number from another tool, no boots behind it  "
         "recorded: one number from another tool, no boots behind it"
     )
     ask("import", str(file), code=1)

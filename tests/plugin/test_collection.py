@@ -243,8 +243,8 @@ def test_two_markers_of_one_name_on_one_test_are_refused_and_one_on_its_class_is
         [
             "*1 wrong declaration; nothing was booted.*",
             (
-                "*::test_twice: cached_turn stands 2 times on one test: cached_turn(turns=12) and "
-                "cached_turn(turns=20). Keep one of them."
+                "*::test_twice: cached_turn stands 2 times on one test: cached_turn(turns=20) and "
+                "cached_turn(turns=12). Keep one of them."
             ),
         ]
     )

@@ -52,9 +52,11 @@ def stalling(durations: Sequence[float]) -> list[float]:
     return [3.0 if place % 10 == 7 else each for place, each in enumerate(durations)]
 
 
-def boots(medians: Sequence[float], turns: int = 30, gate: str = TURN) -> list[record.Record]:
+def boots(medians: Sequence[float], turns: int = 30, tag: str = "") -> list[record.Record]:
     return lines(
-        a_boot({"candidate": around(each, turns, seed=n)}, gate=gate, number=n, engine=KNOWN)
+        a_boot(
+            {"candidate": around(each, turns, seed=n)}, gate=TURN, number=n, tag=tag, engine=KNOWN
+        )
         for n, each in enumerate(medians)
     )
 
@@ -203,7 +205,7 @@ class TestHonesty:
     def test_of_several_sessions_the_newest_is_judged_and_named(
         self, made: Path, replay: Replay
     ) -> None:
-        write(made, *boots([9.0]), name="a-new", day=2)
+        write(made, *boots([9.0], tag="new"), name="a-new", day=2)
         write(made, *boots([1.0]), name="z-old", day=1)
         result = replay(one_arm("assert_latency(run, p50_s=1.5)"))
         assert result.ret == 10
@@ -215,7 +217,7 @@ class TestHonesty:
         self, made: Path, replay: Replay
     ) -> None:
         write(made / "z", *boots([1.0]), name="a")
-        write(made / "a", *boots([9.0]), name="b")
+        write(made / "a", *boots([9.0], tag="b"), name="b")
         assert replay(one_arm("assert_latency(run, p50_s=1.5)")).ret == 10
 
     def test_another_instrument_is_refused(self, made: Path, replay: Replay) -> None:
@@ -311,13 +313,13 @@ class TestHistory:
                 ]
             )
 
-        now = session(0, [2.06, 2.30, 2.14])
+        now = session(0, [2.08, 2.26, 2.14])
         write(made, *now, name="now", day=30)
-        alone = replay(TWO_ARMS % 1.95, "--llmperf-history=nowhere")
+        alone = replay(TWO_ARMS % 2.04, "--llmperf-history=nowhere")
         assert alone.parseoutcomes() == {"inconclusive": 1}
         for day in range(6):
             self._recorded(root, f"s{day}", day, *session(7 * day, [2.10, 2.16, 2.22]))
-        result = replay(TWO_ARMS % 1.95, "--llmperf-history=history")
+        result = replay(TWO_ARMS % 2.04, "--llmperf-history=history")
         assert result.parseoutcomes() == {"passed": 1}
 
 
