@@ -39,9 +39,9 @@ def main(arguments: Sequence[str] | None = None, tell: Callable[[str], object] =
 def _check_there(asked: argparse.Namespace) -> None:
     """Refuse to list what is not there: an empty list would look like an empty history.
 
-    :raises UsageError: the folder is missing, and the command does not fill it.
+    :raises UsageError: the folder is missing, and the command neither fills it nor does without.
     """
-    if asked.command not in {_record, _import} and not asked.history.is_dir():
+    if asked.command not in {_record, _import, _rank} and not asked.history.is_dir():
         raise UsageError(
             f"There is no history in {asked.history}.",
             "The folder does not exist.",
