@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pytest_llmperf.assertions import assert_throughput as assert_throughput
     from pytest_llmperf.ceiling import assert_ceiling as assert_ceiling
     from pytest_llmperf.claims import assert_burst as assert_burst
+    from pytest_llmperf.claims import assert_failover as assert_failover
     from pytest_llmperf.claims import assert_ladder as assert_ladder
     from pytest_llmperf.client import Client as Client
     from pytest_llmperf.denominator import Denominator as Denominator
@@ -50,6 +51,7 @@ _ROOMS = {
     "assert_burst": "claims",
     "assert_ceiling": "ceiling",
     "assert_claim": "published",
+    "assert_failover": "claims",
     "assert_ladder": "claims",
     "assert_latency": "assertions",
     "assert_no_regression": "assertions",

@@ -18,7 +18,8 @@ from pytest_llmperf.errors import EvidenceError, UsageError
 from pytest_llmperf.evidence import Measured
 from pytest_llmperf.factorial import BOTH, NEITHER, Factorial
 from pytest_llmperf.gate import Gate
-from pytest_llmperf.markers import Factor, Ladder
+from pytest_llmperf.handover import Handover
+from pytest_llmperf.markers import Factor, Failover, Ladder
 from pytest_llmperf.plan import CANDIDATE, REFERENCE
 from pytest_llmperf.predictability import ByClass, class_of, refuse_alike
 from pytest_llmperf.proof import Contradiction
@@ -121,8 +122,50 @@ class Bench:
                 f"Its rungs have {', '.join(map(str, self._declaration.plan.streams))} streams.",
                 "Call llmperf.ladder(engine, workload).",
             )
+        if isinstance(self._declaration.plan, Failover):
+            raise UsageError(
+                "This test declares a failover and measures one server.",
+                f"Its first server is to be {self._declaration.plan.fault}.",
+                "Call llmperf.failover(first, next, workload).",
+            )
         side = Side(name=CANDIDATE, lease=engine, denominator=self._declaration.denominator)
         return self._measure([side], workload)[0]
+
+    def failover(self, *servers_and_workload: Lease | Workload) -> Handover:
+        """Make the first of several servers fail under load and see the next one take over.
+
+        ``failover(first, next, workload)``: the servers are tried in the order given.
+
+        :raises UsageError: the test's markers declare no failover, or there is no second server.
+        """
+        plan = self._declaration.plan
+        if not isinstance(plan, Failover):
+            raise UsageError(
+                "This test lets a server fail and declares no failover.",
+                f"Its denominator is {self._declaration.denominator.name}.",
+                "Mark it with failover(streams=4, fault='killed').",
+            )
+        *servers, workload = servers_and_workload
+        if len(servers) < _FEWEST_SERVERS:
+            raise UsageError(
+                f"A failover needs two servers or more; it was given {len(servers)}.",
+                "There is nobody to take over.",
+                "Write llmperf.failover(first, next, workload).",
+            )
+        denominator = self._declaration.denominator
+        sides = [
+            Side(name=f"server {number}", lease=each, denominator=denominator)  # type: ignore[arg-type]  # the session checks what it is
+            for number, each in enumerate(servers, start=1)
+        ]
+        runs = self._measure(sides, workload)  # type: ignore[arg-type]  # _measure checks what it is
+        rounds = list(zip(*(run.boots for run in runs), strict=True))
+        return Handover(
+            rounds,
+            fault=plan.fault,
+            denominator=denominator,
+            gate=self._gate,
+            notes=runs[0].notes,
+        )
 
     def ladder(self, engine: Lease, workload: Workload) -> Climb:
         """Measure one engine at each number of streams, fewest first.
@@ -306,3 +349,7 @@ def _arms(
     workload = rest[-1]
     reference = candidate if wanted == 1 else rest[0]
     return reference, workload  # type: ignore[return-value]  # _measure checks what they are
+
+
+_FEWEST_SERVERS = 2
+"""One that fails, and one that takes over."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from pytest_llmperf.denominator import BUILT_IN, Denominator, Prefix
+from pytest_llmperf.denominator import BUILT_IN, FAILOVER, Denominator, Prefix
 from pytest_llmperf.markers import (
     MARKERS,
     WINDOWS,
@@ -20,6 +20,7 @@ from pytest_llmperf.markers import (
     Burst,
     Factor,
     Factorial,
+    Failover,
     General,
     Ladder,
     Load,
@@ -210,6 +211,8 @@ def _crossed(plan: Factorial) -> Declaration:
 def _denominator(name: str, plan: Plan) -> Denominator:
     if isinstance(plan, Ladder):
         return msgspec.structs.replace(BUILT_IN["aggregate_throughput"], prefix=plan.prefix)
+    if isinstance(plan, Failover):
+        return msgspec.structs.replace(FAILOVER, streams=plan.streams)
     if isinstance(plan, General):
         found = Denominator(name=name, clock=plan.clock, unit=plan.unit, prefix=plan.prefix)
     else:
@@ -246,6 +249,8 @@ def rung_of(declaration: Declaration, plan: Ladder, streams: int) -> Declaration
 
 
 def _ratio_problems(ratio: SpeedUp, plan: Plan) -> list[str]:
+    if isinstance(plan, Failover):
+        return ["failover and speedup: a switch from one server to the next has no ratio."]
     problems = []
     if ratio.factor == "prefix" and BUILT_IN[ratio.of].clock != "first_token":
         problems.append(

@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-Clock = Literal["wall", "first_token", "decode", "span"]
+Clock = Literal["wall", "first_token", "decode", "span", "switch"]
 Unit = Literal["request", "output_token"]
 Prefix = Literal["cold", "warm", "any"]
 Arrival = Literal["closed", "constant", "poisson", "burst", "trace"]
@@ -19,6 +19,10 @@ CLOCKS: dict[Clock, tuple[str, str]] = {
     "first_token": ("t_first_token - t_sent", "wait before anything appears"),
     "decode": ("t_last_token - t_first_token", "decode only, prefill removed"),
     "span": ("max t_last_token - min t_sent", "all streams together, from first to last"),
+    "switch": (
+        "first token of the next server - last good token of the first",
+        "silence across a failover",
+    ),
 }
 """Each clock's interval and what it is in words. Where requests arrive by a schedule, ``t_due``
 stands for ``t_sent``: waiting is counted from when a request was due."""
@@ -93,6 +97,9 @@ class Denominator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     @property
     def words(self) -> str:
         """The denominator as one line for a person."""
+        if self.clock == "switch":
+            streams = "1 stream" if self.streams == 1 else f"{self.streams} streams"
+            return f"{CLOCKS[self.clock][1]}, per stream, {PREFIXES[self.prefix]}, {streams}"
         per = "per request" if self.unit == "request" else "output tokens per second"
         return f"{CLOCKS[self.clock][1]}, {per}, {PREFIXES[self.prefix]}, {self.load_words}"
 
@@ -136,6 +143,8 @@ AGGREGATE_THROUGHPUT = Denominator(
 BURST = Denominator(
     name="burst", clock="wall", unit="request", prefix="cold", streams=None, arrival="burst"
 )
+FAILOVER = Denominator(name="failover", clock="switch", unit="request", prefix="any", streams=None)
+"""Not among the built-in ones: no turn has a number of its own under it."""
 
 BUILT_IN: dict[str, Denominator] = {
     each.name: each

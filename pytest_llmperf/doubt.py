@@ -19,6 +19,7 @@ UNKNOWN_FIELD = "unknown field"
 AFTER_CACHE = "reported after cache"
 TRUNCATED = "truncated"
 OPEN_END = "open end"
+LEFT = "left"
 """The heads by which another room may look for a doubt, with ``startswith``."""
 
 _END_TOKENS, _REASONING_MARKERS, _CALL_MARKERS = 1, 4, 6

@@ -26,6 +26,7 @@ Streams = Annotated[int, Meta(ge=1, le=4096)]
 Windows = Annotated[int, Meta(ge=1, le=100)]
 Rate = Annotated[float, Meta(gt=0, le=100_000)]
 Ramp = Annotated[float, Meta(gt=0, le=600)]
+Fault = Literal["killed", "frozen"]
 Paced = Literal["closed", "constant", "poisson", "trace"]
 Factor = Literal["prefix", "speculation", "profile"]
 
@@ -132,6 +133,19 @@ class Ladder(Plan, frozen=True, kw_only=True):
     min_cached_share: Share | None = None
 
 
+class Failover(Plan, frozen=True, kw_only=True):
+    """A server fails under load and the next takes over: silence, losses, who answered."""
+
+    turns: Annotated[int, Meta(ge=1, le=10_000)] = msgspec.field(default=12, name="requests")
+    """Requests that the next server must have answered before the load ends."""
+    streams: Streams = 4
+    fault: Fault = "killed"
+    """``killed`` ends the first server's processes (SIGKILL), ``frozen`` stops them (SIGSTOP) and
+    lets them go on (SIGCONT) when the load is over."""
+    stall_s: Annotated[float, Meta(gt=0, le=600)] = 5.0
+    """Seconds without an event after which a request is sent to the next server."""
+
+
 class General(Load, frozen=True, kw_only=True):
     """Your own combination of clock, unit of work, cache state and streams."""
 
@@ -170,6 +184,7 @@ MARKERS: dict[str, type[Plan]] = {
     "aggregate_throughput": AggregateThroughput,
     "burst": Burst,
     "ladder": Ladder,
+    "failover": Failover,
     "speedup": SpeedUp,
     "factorial": Factorial,
     "denominator": General,
@@ -183,6 +198,8 @@ def load_problems(plan: Plan) -> list[str]:
         return _ladder_problems(plan)
     if not isinstance(plan, Load):
         return []
+    if isinstance(plan, General) and plan.clock == "switch":
+        return ["clock='switch' runs across two servers. Mark the test with failover(...)."]
     if isinstance(plan, General) and plan.clock == "span" and plan.unit != "output_token":
         return ["clock='span' counts output tokens. Say unit='output_token'."]
     found = _closed_problems(plan) if plan.arrival == "closed" else _paced_problems(plan)

@@ -108,6 +108,10 @@ class Request(_Record, frozen=True, kw_only=True, tag_field="record", tag="reque
     stream: int | None = None
     """Which of several streams sent it, from 0; ``None`` where turns follow one another or
     arrive by a schedule."""
+    attempt: int | None = None
+    """Which try of one ask this is, from 1; ``None`` where nothing is sent again."""
+    attempt_of: str | None = None
+    """The ask that this is a try of; equal in all its tries, whichever server they went to."""
     position: int | None = None
     """Place in the order in which the measurement sent its requests, from 0."""
     prompt: str | None = None
@@ -397,6 +401,39 @@ class Bandwidth(_Record, frozen=True, kw_only=True, tag_field="record", tag="ban
     """Why there is no bandwidth; ``None`` where there is."""
 
 
+class Endpoint(_Record, frozen=True, kw_only=True, tag_field="record", tag="endpoint"):
+    """One server in the order of a failover: its name looked up once, and what it was pinned to."""
+
+    measurement_id: str
+    boot_id: str
+    place: int
+    """Its place in the order, from 0."""
+    url: str
+    lookup_ns: int | None = None
+    """How long the look-up of its name took; ``None`` where it is an address already."""
+    addresses: tuple[str, ...] = ()
+    """What the name stands for, in the order in which it was tried."""
+    pinned: str | None = None
+    """The address that took a connection; all requests go there. ``None``: none did."""
+    connect_ns: int | None = None
+    """From the first address tried until one took the connection."""
+    problem: str | None = None
+
+
+class Fault(_Record, frozen=True, kw_only=True, tag_field="record", tag="fault"):
+    """What was done to a server on purpose while requests were under way."""
+
+    measurement_id: str
+    boot_id: str
+    kind: Literal["killed", "frozen", "thawed"]
+    begun_ns: int
+    """Just before the first signal was sent."""
+    at_ns: int
+    """Just after the last one."""
+    pids: tuple[int, ...] = ()
+    """The processes that got it."""
+
+
 Record = (
     Session
     | Engine
@@ -410,5 +447,7 @@ Record = (
     | Precondition
     | MachineState
     | Canary
+    | Endpoint
+    | Fault
 )
 """Any line of an evidence file, told apart by its ``record`` field."""

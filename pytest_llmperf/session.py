@@ -28,6 +28,7 @@ from pytest_llmperf.evidence import Evidence, EvidenceWriter, Measured, keep_pic
 from pytest_llmperf.gate import Gate
 from pytest_llmperf.lease import EngineLease
 from pytest_llmperf.machine import HostLock, Watch, default_lock
+from pytest_llmperf.markers import Failover
 from pytest_llmperf.measure import Surroundings, Target, measure
 from pytest_llmperf.pending import PendingGates
 from pytest_llmperf.plan import CANDIDATE, REFERENCE, whole_blocks
@@ -39,6 +40,7 @@ from pytest_llmperf.run import Levels, Origin, Pair, Run
 from pytest_llmperf.server.launch import Progress, RunningEngine
 from pytest_llmperf.server.pool import EnginePool
 from pytest_llmperf.settings import Settings
+from pytest_llmperf.taking_over import check_room, hand_over
 from pytest_llmperf.workload import Workload
 
 
@@ -141,6 +143,9 @@ class LiveSession:
         """
         together = self._settings.attach or self.profile.resident >= _engines(sides)
         groups = [list(sides)] if together else [[side] for side in sides]
+        if isinstance(declaration.plan, Failover):
+            check_room(sides, resident=self.profile.resident, attached=self._settings.attach)
+            self.boot([side.lease for side in sides if isinstance(side.lease, EngineLease)])
         for group in groups:
             self._measure(node_id, call, declaration, group, workload, stage="judged")
         recorded = boots_of(self._evidence, node_id, call)
@@ -221,6 +226,11 @@ class LiveSession:
             min_cached_share=declaration.min_cached_share,
             min_acceptance=declaration.plan.min_acceptance,
         )
+        if isinstance(declaration.plan, Failover):
+            made = hand_over(start, declaration.plan, targets, workload, self._surroundings())
+            if declaration.plan.fault == "killed":  # its death was meant: it may boot again
+                self._pool.put_out(targets[0].running)
+            return made
         return measure(start, targets, workload, self._surroundings())
 
     def with_memory(self, boot: Measured, *, probe: bool) -> Measured:

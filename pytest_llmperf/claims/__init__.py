@@ -7,5 +7,6 @@ margin for the machine's noise; on several boots the boots are the replicates.
 
 from pytest_llmperf.claims.arrivals import assert_burst
 from pytest_llmperf.claims.rungs import assert_ladder
+from pytest_llmperf.claims.taking_over import assert_failover
 
-__all__ = ["assert_burst", "assert_ladder"]
+__all__ = ["assert_burst", "assert_failover", "assert_ladder"]

@@ -28,6 +28,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from pytest_llmperf import flags, record
+from pytest_llmperf.client.flight import Flight
 from pytest_llmperf.client.limits import Limits
 from pytest_llmperf.errors import UsageError
 from pytest_llmperf.planned import PlannedRequest
@@ -58,6 +59,7 @@ class Client:
     :param silence_s: limit between reads of any bytes, comments included; none unless given.
     :param token_ids: whether to ask for token ids, which vLLM has and some servers refuse.
     :param trust_env: whether to use the environment's proxies, except for loopback.
+    :param address: an address to connect to, in place of looking the host's name up each time.
     :param clock: monotonic nanoseconds, for every stamp.
     :raises UsageError: if the address is no http or https address.
     """
@@ -74,6 +76,7 @@ class Client:
         api_key: str | None = None,
         token_ids: bool = True,
         trust_env: bool = False,
+        address: str | None = None,
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self.url = _address(url)
@@ -86,6 +89,7 @@ class Client:
         self._key = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         self._token_ids = token_ids
         self._trust_env = trust_env
+        self._address = address
         self._clock = clock
         self._pool: httpcore.AsyncConnectionPool | None = None
         self._pages: Pages | None = None
@@ -115,7 +119,7 @@ class Client:
         from pytest_llmperf.client import pages, wire  # noqa: PLC0415 - loaded on use, not on import
 
         proxy = wire.proxy_for(self.url, trust_env=self._trust_env)
-        self._pool = wire.open_pool(self._clock, proxy=proxy)
+        self._pool = wire.open_pool(self._clock, proxy=proxy, address=self._address)
         self._pages = pages.Pages(self.url, headers=self._key, trust_env=proxy is not None)
         self._lag = wire.LagMeter()
         return self
@@ -141,14 +145,22 @@ class Client:
         )
 
     async def asend(
-        self, planned: PlannedRequest, *, request_id: str, due_ns: int | None = None
+        self,
+        planned: PlannedRequest,
+        *,
+        request_id: str,
+        due_ns: int | None = None,
+        flight: Flight | None = None,
     ) -> record.Request:
-        """Send one request; any number may run at once on one loop."""
+        """Send one request; any number may run at once on one loop.
+
+        :param flight: shows the caller how far it has come, and keeps listening to a stalled one.
+        """
         from pytest_llmperf.client.exchange import Exchange  # noqa: PLC0415 - loaded on use, not on import
 
         pool, lag = self._opened(self._pool), self._opened(self._lag)
         body = msgspec.json.encode(planned.body(self.model, token_ids=self._token_ids))
-        exchange = Exchange(clock=self._clock, limits=self._limits)
+        exchange = Exchange(clock=self._clock, limits=self._limits, flight=flight)
         mark = lag.begin()
         try:
             await exchange.run(pool, self.url + planned.path, self._headers(), body)
@@ -292,5 +304,5 @@ def _record(
         server_timings=reading.server_timings,
         output_digest=reading.output_digest,
         repetition=reading.repetition,
-        warnings=reading.warnings,
+        warnings=(*reading.warnings, *exchange.doubts),
     )

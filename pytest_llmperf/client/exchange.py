@@ -14,7 +14,9 @@ from typing import Any
 import anyio
 import httpcore
 
+from pytest_llmperf.client.flight import Flight
 from pytest_llmperf.client.limits import Limits
+from pytest_llmperf.doubt import LEFT
 from pytest_llmperf.record import Failure, FailureKind
 from pytest_llmperf.sse import Event, Parser
 
@@ -38,9 +40,13 @@ _CONNECT = "connection.connect_tcp.started"
 class Exchange:
     """The course of one exchange. Every stamp that was reached stays, however it ends."""
 
-    def __init__(self, *, clock: Callable[[], int], limits: Limits) -> None:
+    def __init__(
+        self, *, clock: Callable[[], int], limits: Limits, flight: Flight | None = None
+    ) -> None:
         self._clock = clock
         self._limits = limits
+        self._flight = flight or Flight()
+        self._stalled = False
         self._parser = Parser()
         self._parsed = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -62,6 +68,13 @@ class Exchange:
         if self._connecting_ns is None or until is None:
             return None
         return until - self._connecting_ns
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """What is odd about how it was listened to."""
+        if not self._stalled or self.failure is not None:
+            return ()
+        return (f"{LEFT}: {self._patience('stalled')}, then it went on and was heard to its end",)
 
     @property
     def leftover(self) -> bytes:
@@ -86,10 +99,13 @@ class Exchange:
             self._fail(*self._named(error))
         except anyio.get_cancelled_exc_class():
             self.was_cancelled = True
+            if self._stalled:
+                self._fail("stalled", self._patience("stalled"))
             self._fail("cancelled", "the caller left before the answer was complete")
             raise
         finally:
             self.closed_ns = self._clock()
+            self._flight.is_over = True
             if self._timer is not None:
                 self._timer.cancel()
             self._parse()
@@ -112,9 +128,10 @@ class Exchange:
                 await self._refused(response)
                 return
             self._check_head(response)
-            reads = self.reads
+            reads, flight = self.reads, self._flight
             async for data in response.aiter_stream():
                 reads.append((connection.read_ns, data))
+                flight.reads += 1
 
     def _socket_timeouts(self) -> dict[str, float | None]:
         limits = self._limits
@@ -154,7 +171,10 @@ class Exchange:
     def _watch_later(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        remaining_s = min(left for _, left in self._remaining_s())
+        waits = [
+            left for kind, left in self._remaining_s() if kind != "stalled" or not self._stalled
+        ]
+        remaining_s = min(waits)
         # The timer may fire a little before our clock agrees; then it must not spin.
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(max(0.001, remaining_s), self._watch)
@@ -168,7 +188,11 @@ class Exchange:
     def _watch(self) -> None:
         self._parse()
         for kind, left in self._remaining_s():
-            if left <= 0:
+            if left <= 0 and kind == "stalled" and self._flight.on_stall is not None:
+                self._stalled = True
+                self._flight.on_stall()
+                self._flight.on_stall = None
+            elif left <= 0 and not (kind == "stalled" and self._stalled):
                 self._fail(kind, self._patience(kind))
                 self._scope.cancel()
                 return

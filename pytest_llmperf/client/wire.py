@@ -63,11 +63,15 @@ class StampedStream(httpcore.AsyncNetworkStream):
 
 
 class StampedBackend(httpcore.AsyncNetworkBackend):
-    """Opens stamped connections. Nagle's algorithm is off: asyncio sets TCP_NODELAY itself."""
+    """Opens stamped connections. Nagle's algorithm is off: asyncio sets TCP_NODELAY itself.
 
-    def __init__(self, clock: Callable[[], int]) -> None:
+    :param address: where every connection goes, in place of what its host's name stands for.
+    """
+
+    def __init__(self, clock: Callable[[], int], address: str | None = None) -> None:
         self._inner = httpcore.AnyIOBackend()
         self._clock = clock
+        self._address = address
 
     async def connect_tcp(
         self,
@@ -78,7 +82,8 @@ class StampedBackend(httpcore.AsyncNetworkBackend):
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.AsyncNetworkStream:
         """Connect, name resolution included."""
-        inner = await self._inner.connect_tcp(host, port, timeout, local_address, socket_options)
+        where = self._address or host
+        inner = await self._inner.connect_tcp(where, port, timeout, local_address, socket_options)
         return StampedStream(inner, self._clock)
 
     async def sleep(self, seconds: float) -> None:
@@ -86,9 +91,11 @@ class StampedBackend(httpcore.AsyncNetworkBackend):
         await self._inner.sleep(seconds)
 
 
-def open_pool(clock: Callable[[], int], *, proxy: str | None) -> httpcore.AsyncConnectionPool:
+def open_pool(
+    clock: Callable[[], int], *, proxy: str | None, address: str | None = None
+) -> httpcore.AsyncConnectionPool:
     """HTTP/1.1 connections without a limit, without retries, and without redirects."""
-    backend = StampedBackend(clock)
+    backend = StampedBackend(clock, None if proxy is not None else address)
     if proxy is not None:
         return httpcore.AsyncHTTPProxy(
             proxy_url=proxy, keepalive_expiry=KEEPALIVE_S, network_backend=backend

@@ -43,6 +43,10 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     machine: tuple[MachineState, ...] = ()
     """The machine around and during the window, in the order taken."""
     canaries: tuple[Canary, ...] = ()
+    endpoint: record.Endpoint | None = None
+    """Its place in the order of a failover, and the address that its name was pinned to."""
+    faults: tuple[record.Fault, ...] = ()
+    """What was done to it on purpose, in order."""
 
     @property
     def turns(self) -> tuple[record.Request, ...]:
@@ -128,9 +132,16 @@ class _Book:
                 precondition=self.get(Precondition, identity),
                 machine=tuple(self._machine.get(identity, ())),
                 canaries=canaries,
+                endpoint=self.get(record.Endpoint, identity, arm.boot_id),
+                faults=self._faults(identity, arm.boot_id),
             )
             for arm in measurement.arms
         )
+
+    def _faults(self, measurement: str, boot: str) -> tuple[record.Fault, ...]:
+        kinds = ("killed", "frozen", "thawed")
+        found = (self.get(record.Fault, measurement, boot, kind) for kind in kinds)
+        return tuple(each for each in found if each is not None)
 
     def check(self) -> None:
         """Refuse records that belong to a measurement or arm which no line starts."""
@@ -161,8 +172,10 @@ def _key(entry: record.Record) -> tuple[object, ...]:
         case record.Counters():
             at = (entry.at_ns,) if entry.when == "during" else ()
             identity = (entry.measurement_id, entry.boot_id, entry.when, *at)
-        case record.Bandwidth():
+        case record.Bandwidth() | record.Endpoint():
             identity = (entry.measurement_id, entry.boot_id)
+        case record.Fault():
+            identity = (entry.measurement_id, entry.boot_id, entry.kind)
         case MachineState():
             identity = (entry.measurement_id, entry.at_ns)
         case Canary():

@@ -8,6 +8,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
+from signal import Signals
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -61,6 +62,17 @@ class AttachedEngine:
 
     def let_go(self) -> None:
         """Nothing: it is not ours to end."""
+
+    def signal(self, number: Signals) -> tuple[int, ...]:
+        """Nothing is sent: it is not ours.
+
+        :raises UsageError: always.
+        """
+        raise UsageError(
+            f"{number.name} cannot be sent to {self.engine.name} at {self.url}.",
+            "It is attached: its processes belong to somebody else.",
+            "Let the profile boot the servers (run without --llmperf-attach) to make one fail.",
+        )
 
     def check(self) -> None:
         """Ask for a short generation again.

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from signal import Signals
 from typing import Any, Protocol
 
 from pytest_llmperf import record
@@ -58,6 +59,12 @@ class RunningEngine(Protocol):
 
     def let_go(self) -> None:
         """Begin its end without waiting for it; its context waits."""
+
+    def signal(self, number: Signals) -> tuple[int, ...]:
+        """Send a signal to all its processes, to see what becomes of its callers; give their ids.
+
+        :raises UsageError: it is not ours.
+        """
 
     def check(self) -> None:
         """Ask for a short generation again, before performance is blamed for a failure.
@@ -114,6 +121,10 @@ class LaunchedEngine:
     def let_go(self) -> None:
         """Begin its end without waiting for it."""
         self._process.let_go()
+
+    def signal(self, number: Signals) -> tuple[int, ...]:
+        """Send a signal to all its processes; give their ids."""
+        return self._process.signal(number)
 
     def check(self) -> None:
         """Ask for a short generation again.

@@ -140,6 +140,14 @@ class EnginePool:
             self._open(missing, round_number)
         return [self._use(key) for key in wanted]
 
+    def put_out(self, running: RunningEngine) -> None:
+        """End one engine whose death was meant: it may be leased again, and boots again then.
+
+        :raises EngineError: a process of it is still alive afterwards.
+        """
+        for key in [key for key, slot in self._slots.items() if slot.running is running]:
+            self._end(key)
+
     def close(self) -> None:
         """End every engine, whatever happens on the way; may be called again.
 

@@ -134,6 +134,20 @@ class EngineProcess:
         found = supervisor.kin(self.nonce, session=self._session(), ancestor=ancestor)
         return found - {self._supervisor.pid}
 
+    def signal(self, number: signal.Signals) -> tuple[int, ...]:
+        """Send a signal to the engine's process group, then to every member outside of it.
+
+        :returns: the ids of all processes of the engine, as they were before.
+        """
+        members = self.members()
+        if self._session() is not None and self.pid is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, number)
+        for pid in members:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, number)
+        return tuple(sorted(members))
+
     def _session(self) -> int | None:
         """The engine's session, unless its number has passed to somebody else by now."""
         if self.pid is None or supervisor.born(self.pid) not in (None, self._born):

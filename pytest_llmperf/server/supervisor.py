@@ -196,8 +196,11 @@ class _Supervision:
         if self.code is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.engine, signal.SIGTERM)
+                # A process that was stopped hears it only once it goes on.
+                os.killpg(self.engine, signal.SIGCONT)
         self._wait_for_end(self.grace_s, until_engine=True)
         _signal_all(self._kin(), signal.SIGTERM)
+        _signal_all(self._kin(), signal.SIGCONT)
         self._wait_for_end(_STRAGGLER_GRACE_S if self.code is not None else 0.0)
         deadline = time.monotonic() + _KILL_BOUND_S
         while (left := self._kin()) and time.monotonic() < deadline:

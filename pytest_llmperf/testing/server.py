@@ -65,6 +65,7 @@ class ScriptedServer:
         self._script = deque(script)
         self._changed = threading.Condition()
         self._ready = threading.Event()
+        self._thawed = threading.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
 
@@ -90,6 +91,7 @@ class ScriptedServer:
         return self
 
     def __exit__(self, *_exc: object) -> None:
+        self._thawed.set()
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join()
@@ -97,6 +99,22 @@ class ScriptedServer:
     def die(self) -> None:
         """Break every connection and accept no more."""
         asyncio.run_coroutine_threadsafe(self._die(), self._loop).result()
+
+    def freeze(self) -> None:
+        """Stop as a stopped process does: connections stay, and nothing is read or written."""
+        self._thawed.clear()
+        frozen = threading.Event()
+
+        def stand_still() -> None:
+            frozen.set()
+            self._thawed.wait()
+
+        self._loop.call_soon_threadsafe(stand_still)
+        frozen.wait()
+
+    def thaw(self) -> None:
+        """Go on after ``freeze``."""
+        self._thawed.set()
 
     def restart(self) -> None:
         """Forget counters and cache, as a restarted engine does."""

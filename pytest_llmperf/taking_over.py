@@ -1,0 +1,100 @@
+"""Carrying out a failover in a live run: two engines that are up together, one of which must fail.
+
+What happens to requests is in ``failover``, what it comes to in ``handover``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from pytest_llmperf import record
+from pytest_llmperf.bench import Side
+from pytest_llmperf.errors import InvalidMeasurement
+from pytest_llmperf.failover.drill import Drill, Orders, Station
+from pytest_llmperf.markers import Failover
+from pytest_llmperf.measure import Surroundings, Target
+from pytest_llmperf.planned import PlannedRequest
+from pytest_llmperf.workload import Conversations, Workload, nonce
+
+
+def check_room(sides: Sequence[Side], *, resident: int, attached: Mapping[str, str]) -> None:
+    """See that the servers can be up together, and that the first is ours to make fail.
+
+    :raises InvalidMeasurement: they can not.
+    """
+    engines = [side.lease.name for side in sides]
+    if attached:
+        raise InvalidMeasurement(
+            f"The server {engines[0]} is attached and cannot be made to fail.",
+            f"Its processes at {attached.get(engines[0], 'its address')} belong to somebody else.",
+            "Let the profile boot the servers: run without --llmperf-attach.",
+        )
+    if resident < len(engines):
+        raise InvalidMeasurement(
+            f"There is no second server to take over: {len(engines)} are needed and the profile "
+            f"lets {resident} be resident.",
+            f"The order is {', '.join(engines)}.",
+            "Use a profile with resident = 2 on a machine where two fit.",
+        )
+
+
+def hand_over(
+    start: record.Measurement,
+    plan: Failover,
+    targets: Sequence[Target],
+    workload: Workload,
+    around: Surroundings,
+) -> str:
+    """Make the first server fail under load; leave records and give the measurement's id."""
+    around.add(start)
+    orders = Orders(
+        measurement_id=start.measurement_id,
+        streams=plan.streams,
+        requests=plan.turns,
+        warmup=plan.warmup,
+        fault=plan.fault,
+        stall_s=plan.stall_s,
+        planned=_requests(workload, around.seed),
+    )
+    first = targets[0].running
+    drill = Drill(
+        orders,
+        [_station(each) for each in targets],
+        first,
+        add=around.add,
+        clock=around.clock,
+        tell=around.tell,
+    )
+    reason: str | None = "interrupted"
+    try:
+        reason = drill.run()
+    finally:
+        end = record.MeasurementEnd(
+            measurement_id=start.measurement_id, completed=reason is None, reason=reason
+        )
+        around.add(end)
+    return start.measurement_id
+
+
+def _station(target: Target) -> Station:
+    facts = target.running.engine.facts
+    return Station(
+        arm=target.arm,
+        url=target.running.url,
+        model=target.running.model,
+        token_ids=bool(facts.token_ids),
+        metrics=facts.metrics is not False,
+    )
+
+
+def _requests(workload: Workload, seed: int) -> Callable[[int], PlannedRequest]:
+    """The workload's requests one after another, without end."""
+    if not isinstance(workload, Conversations):
+        return workload.plain
+    histories, branches = len(workload.histories), len(workload.branches) - 1
+
+    def turn(index: int) -> PlannedRequest:
+        life = nonce(seed, "failover", index)
+        return workload.turn(index % histories, 1 + index % branches, life)
+
+    return turn
