@@ -179,6 +179,10 @@ def server_killed(name: str, folder: Path) -> Plant:
     return Plant(written_profile(name, folder), during=kill_the_engine)
 
 
+def standby_killed_too(name: str, folder: Path) -> Plant:
+    return Plant(written_profile(name, folder), during=kill_the_standby)
+
+
 def foreign_traffic(name: str, folder: Path) -> Plant:
     return Plant(written_profile(name, folder), during=send_a_request)
 
@@ -205,6 +209,7 @@ PLANTS: dict[str, Callable[[str, Path], Plant]] = {
     "never_accepted": never_accepted,
     "port_taken": port_taken,
     "server_killed": server_killed,
+    "standby_killed_too": standby_killed_too,
     "foreign_traffic": foreign_traffic,
     "busy_neighbour": busy_neighbour,
     "interrupted": interrupted,
@@ -270,6 +275,17 @@ def kill_the_engine(process: subprocess.Popen[bytes], file: Path) -> None:
     engine = engine_once_measured(process, file)
     if engine is not None:
         os.kill(engine["pid"], signal.SIGKILL)
+
+
+def kill_the_standby(process: subprocess.Popen[bytes], file: Path) -> None:
+    while process.poll() is None:
+        records = recorded(file)
+        if any(each["record"] == "fault" for each in records):
+            engines = [each for each in records if each["record"] == "engine"]
+            (standby,) = (each for each in engines if each["name"] == "gemma_standby")
+            os.kill(standby["pid"], signal.SIGKILL)
+            return
+        time.sleep(0.2)
 
 
 def send_a_request(process: subprocess.Popen[bytes], file: Path) -> None:

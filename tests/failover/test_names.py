@@ -96,7 +96,7 @@ def switch(**endpoint: object) -> Switch:
 def test_a_look_up_above_a_tenth_of_the_first_token_is_told() -> None:  # F9
     texts = findings(switch(lookup_ns=30_000_000_000, connect_ns=1_000_000))
     assert texts[0] == (
-        "anton: looking up its name took 30.0 s, 6000 % of the median time to its first token; it "
+        "anton: looking up its name took 30.0 s, 6,000 % of the median time to its first token; it "
         "was done once, before the load."
     )
     assert not any("connecting" in each for each in texts)
