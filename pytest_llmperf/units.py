@@ -17,6 +17,9 @@ NO_BOUND = "no bound"
 _DIGITS = 3
 _SECONDS_FROM = 0.1
 
+COUNTED = frozenset({"asks", "requests"})
+"""Units of whole numbers, which are shown as such."""
+
 
 def seconds(value: float | None) -> str:
     """Seconds as ``0.123 s``, or as ``12.3 ms`` below a tenth of a second."""
@@ -73,6 +76,8 @@ def quantity(value: float | None, unit: str) -> str:
     """A number with its unit: ``s``, ``tok/s``, ``x`` for a ratio, or any other word."""
     if value is None:
         return NOT_MEASURED
+    if unit in COUNTED:
+        return f"{value:,.0f} {unit}"
     scale, shown = _scaled(value, unit)
     return _joined(_digits(value * scale, _decimals(value * scale)), shown)
 

@@ -6,6 +6,8 @@ them is a replicate, and what is said holds for the switches that were seen.
 
 from __future__ import annotations
 
+import msgspec
+
 from pytest_llmperf.assertions import check_limit, conclude, gate_name, only_records, wants_run
 from pytest_llmperf.budget import Budget
 from pytest_llmperf.claims.seen import Limit
@@ -50,6 +52,7 @@ def assert_failover(
         return []
     rows = [] if within_s is None else [_row(run, _silent(run, within_s), run.worst_s)]
     rows.append(_row(run, _lost(run, lost), float(run.lost)))
+    rows[-1] = msgspec.structs.replace(rows[-1], findings=run.findings)  # told once, not twice
     return conclude(run.gate, rows)
 
 
@@ -115,7 +118,6 @@ def _row(run: Handover, verdict: Verdict, number: float | None) -> Row:
         arms=" then ".join(each.arm.engine for each in run.newest.arms),
         evidence=_who(run.newest),
         beside=_beside(run.newest) if is_valid else (),
-        findings=run.findings,
     )
 
 
