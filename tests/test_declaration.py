@@ -85,7 +85,7 @@ class TestAProblem:
             (
                 "denominator: clock='wal': Invalid enum value 'wal'. Choose one of "
                 "wall, first_token, "
-                "decode, span."
+                "decode, span, switch."
             ),
             "denominator: turns='x': Expected `int`, got `str`.",
         ]

@@ -25,6 +25,9 @@ __all__ = ["EnginePool", "NotAttached"]
 
 _GIB = 2**30
 
+_DYING_NS = 5_000_000_000
+"""How long a process that was sent SIGKILL may take to be seen as ended."""
+
 _Key = tuple[str, int]
 _Lifetime = AbstractContextManager[RunningEngine]
 
@@ -145,6 +148,9 @@ class EnginePool:
 
         :raises EngineError: a process of it is still alive afterwards.
         """
+        deadline = self._clock() + _DYING_NS
+        while running.is_alive() and self._clock() < deadline:
+            self._sleep(0.02)
         for key in [key for key, slot in self._slots.items() if slot.running is running]:
             self._end(key)
 
