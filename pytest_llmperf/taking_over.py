@@ -13,6 +13,7 @@ from pytest_llmperf.errors import InvalidMeasurement
 from pytest_llmperf.failover.drill import Drill, Orders, Station
 from pytest_llmperf.markers import Failover
 from pytest_llmperf.measure import Surroundings, Target
+from pytest_llmperf.measure.work import collector_at_rest
 from pytest_llmperf.planned import PlannedRequest
 from pytest_llmperf.workload import Conversations, Workload, nonce
 
@@ -67,7 +68,8 @@ def hand_over(
     )
     reason: str | None = "interrupted"
     try:
-        reason = drill.run()
+        with collector_at_rest():
+            reason = drill.run()
     finally:
         end = record.MeasurementEnd(
             measurement_id=start.measurement_id, completed=reason is None, reason=reason

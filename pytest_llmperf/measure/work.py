@@ -80,7 +80,7 @@ class Work(ABC, Generic[Planned]):
         self.around.add(self.start)
         reason: str | None = "interrupted"
         try:
-            with _collector_at_rest():
+            with collector_at_rest():
                 reason = self.send(planned)
         finally:
             self.around.add(
@@ -145,7 +145,7 @@ def is_final(status: int | None) -> bool:
 
 
 @contextmanager
-def _collector_at_rest() -> Iterator[None]:
+def collector_at_rest() -> Iterator[None]:
     """Keep Python's garbage collector from pausing the client while it stamps.
 
     With pytest and its plugins in one process a full collection takes 40 ms and more, which is as
