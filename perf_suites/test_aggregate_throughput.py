@@ -27,9 +27,9 @@ def test_four_live_conversations_keep_their_caches_at_once(llmperf, gemma, route
 
 
 @pytest.mark.denominator(
-    clock="first_token", prefix="cold", arrival="poisson", rate_rps=1.0, turns=60
+    clock="first_token", prefix="cold", arrival="poisson", rate_rps=1.5, turns=100
 )
-def test_a_request_every_second_is_begun_while_its_resident_looks(
+def test_three_requests_in_two_seconds_are_begun_while_one_looks(
     llmperf, gemma, tool_calls, budget
 ):
     run = llmperf(gemma, tool_calls)

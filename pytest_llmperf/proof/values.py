@@ -11,6 +11,7 @@ from statistics import median
 
 import msgspec
 
+from pytest_llmperf.in_flight import windows_of
 from pytest_llmperf.proof.contradiction import Contradiction, Finding
 from pytest_llmperf.proof.window import Window, some
 from pytest_llmperf.record import Request
@@ -109,11 +110,15 @@ def _is_peak_below_mean(turn: Request) -> bool:
 
 
 def client_bottleneck(window: Window) -> Contradiction | None:
-    """Our own event loop was not late by a share of what it timed."""
+    """Our own event loop was not late by a share of what it timed.
+
+    Turns that overlap share every pause of the client, and a window of load has one number, a
+    quantile over its turns: there it counts whether the typical turn of a window was late.
+    """
     late = _late(window)
-    if len(late) <= LAGGING_TURNS * len(window.turns):
+    if not _is_often(window, [each for each, _, _ in late]):
         return None
-    lag_s, gap_s = (median(numbers) for numbers in zip(*late, strict=True))
+    lag_s, gap_s = median(lag for _, lag, _ in late), median(gap for _, _, gap in late)
     return Contradiction(
         kind="client_bottleneck",
         reason=f"The client was the bottleneck in {some(len(late), len(window.turns))}.",
@@ -135,8 +140,19 @@ def client_late(window: Window) -> Finding | None:
     )
 
 
-def _late(window: Window) -> list[tuple[float, float]]:
-    """Lag and gap in seconds of the turns whose lag is a share of the gap and of the number."""
+def _is_often(window: Window, late: list[Request]) -> bool:
+    """Whether so many turns, or windows of load, were late that it is no pause of the machine."""
+    if not window.denominator.is_load:
+        return len(late) > LAGGING_TURNS * len(window.turns)
+    all_windows, late_windows = windows_of(window.turns), windows_of(late)
+    typical = [
+        block for block, found in late_windows.items() if 2 * len(found) > len(all_windows[block])
+    ]
+    return len(typical) > LAGGING_TURNS * len(all_windows)
+
+
+def _late(window: Window) -> list[tuple[Request, float, float]]:
+    """Turns with their lag and gap in seconds whose lag is a share of gap and of the number."""
     allowed = LAG_OF_LOAD if window.denominator.is_load else LAG_OF_INTERVAL
     late = []
     for each in window.completed:
@@ -145,7 +161,7 @@ def _late(window: Window) -> list[tuple[float, float]]:
             continue
         lag_s = each.loop_lag_ns / 1e9
         if lag_s > LAG_SHARE * gap_s > 0 and lag_s > allowed * interval_s:
-            late.append((lag_s, gap_s))
+            late.append((each, lag_s, gap_s))
     return late
 
 

@@ -280,6 +280,37 @@ class TestWarmth:
         assert found.reason.startswith("Not warm: the first 1 window of 3 took at least")
 
 
+class TestOurOwnLoop:
+    """These turns take a second, their chunks come every 50 ms."""
+
+    EACH = msgspec.structs.replace(FOUR, clock="wall", unit="request")
+
+    @staticmethod
+    def late(measured: Measured, turns: int) -> Measured:
+        """So many turns of the second window were looked after 60 ms late."""
+        number_in_block: dict[int | None, int] = {}
+
+        def delayed(_number: int, each: record.Request) -> record.Request:
+            if each.role != "turn":
+                return each
+            place = number_in_block[each.block] = number_in_block.get(each.block, 0) + 1
+            is_late = each.block == 1 and place <= turns
+            return msgspec.structs.replace(each, loop_lag_ns=60_000_000 if is_late else 1_000_000)
+
+        return with_requests(measured, delayed)
+
+    def test_may_pause_once_for_all_that_were_in_flight(self, load: Load) -> None:
+        measured = self.late(load(self.EACH), 8)
+        assert kinds(measured) == []
+        assert [each.kind for each in findings(measured)] == ["client_late"]
+
+    def test_is_the_bottleneck_where_the_typical_turn_of_a_window_was_late(
+        self, load: Load
+    ) -> None:
+        found = only(self.late(load(self.EACH), 9), "client_bottleneck")
+        assert found.reason == "The client was the bottleneck in 9 of 48 turns."
+
+
 class TestPreemptions:
     def test_are_told_under_load(self, load: Load) -> None:
         measured = load(FOUR)
