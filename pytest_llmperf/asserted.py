@@ -15,6 +15,7 @@ OF_LIMITS = (
     "assert_burst",
     "assert_ceiling",
     "assert_claim",
+    "assert_failover",
     "assert_ladder",
     "assert_latency",
     "assert_speedup",

@@ -17,7 +17,7 @@ def a_window(waits_s: list[float], *, is_burst: bool) -> Window:
     of = msgspec.structs.replace(BURST, streams=len(waits_s)) if is_burst else SINGLE_STREAM
     arm = Arm(name="candidate", boot_id="b0", engine="gemma", denominator=of)
     sent = [
-        msgspec.structs.replace(answered(wait_s), request_id=f"r{number}", position=number)
+        msgspec.structs.replace(answered(wait_s), request_id=f"r{number}", position=number, block=0)
         for number, wait_s in enumerate(waits_s)
     ]
     lost = msgspec.structs.replace(failed("reset"), request_id="lost", position=len(sent))

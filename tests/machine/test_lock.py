@@ -151,9 +151,9 @@ def test_what_a_dead_holder_left_open_is_overruled(world: World) -> None:
 
 @pytest.mark.parametrize("field", ["boot_id", "namespace"])
 def test_nobody_is_known_to_be_dead_in_another_world(field: str) -> None:
-    here = {"boot_id": host.boot_id(), "namespace": host.pid_namespace()}
-    assert not Holder(pid=2**30, **{**here, field: "elsewhere"}).is_gone()
-    assert Holder(pid=2**30, **here).is_gone()
+    here = Holder(pid=2**30, boot_id=host.boot_id(), namespace=host.pid_namespace())
+    assert not msgspec.structs.replace(here, **{field: "elsewhere"}).is_gone()
+    assert here.is_gone()
 
 
 def test_two_sessions_of_one_process_hold_it_together(world: World) -> None:

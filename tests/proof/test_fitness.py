@@ -52,8 +52,9 @@ def on(making: Any) -> Any:  # noqa: ANN401 - a function of many arguments
         **after: Any,  # noqa: ANN401 - any fact
     ) -> Measured:
         ends = state("before", 0), state("after", 10, **{**FULL, **after})
+        sound: Measured = making.sound()
         return msgspec.structs.replace(
-            making.sound(),
+            sound,
             machine=(ends[0], *during, ends[1]),
             canaries=tuple(
                 Canary(measurement_id="m0", when=w, at_ns=0, loop_ns=canary_ns, copy_ns=canary_ns)
