@@ -289,7 +289,7 @@ def _sharing(run: Run, claims: int) -> Run:
 def check_limit(limit: object) -> None:
     """:raises UsageError: it is no finite number above 0, and no budget."""
     is_number = isinstance(limit, int | float) and not isinstance(limit, bool)
-    if isinstance(limit, Budget) or (is_number and 0 < limit < inf):  # type: ignore[operator]
+    if isinstance(limit, Budget) or (is_number and 0 < limit < inf):  # type: ignore[operator]  # a number, as just seen
         return
     raise UsageError(
         f"{limit!r} is no limit.",

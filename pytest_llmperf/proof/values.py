@@ -27,10 +27,6 @@ LAG_SHARE = 0.5
 LAG_OF_INTERVAL = 0.02
 """Share of the measured interval under which being late does not matter to the number."""
 
-LAG_OF_LOAD = 0.05
-"""The same share where requests overlap: they wait in seconds, for each other and for the server,
-and a client that reads many streams at once is late for each of them."""
-
 LAGGING_TURNS = 0.1
 """Share of the turns that may be disturbed so; a pause of the machine is not a bottleneck."""
 
@@ -153,14 +149,13 @@ def _is_often(window: Window, late: list[Request]) -> bool:
 
 def _late(window: Window) -> list[tuple[Request, float, float]]:
     """Turns with their lag and gap in seconds whose lag is a share of gap and of the number."""
-    allowed = LAG_OF_LOAD if window.denominator.is_load else LAG_OF_INTERVAL
     late = []
     for each in window.completed:
         gap_s, interval_s = inter_chunk_gap_s(each), _timed_s(window, each)
         if each.loop_lag_ns is None or gap_s is None or interval_s is None:
             continue
         lag_s = each.loop_lag_ns / 1e9
-        if lag_s > LAG_SHARE * gap_s > 0 and lag_s > allowed * interval_s:
+        if lag_s > LAG_SHARE * gap_s > 0 and lag_s > LAG_OF_INTERVAL * interval_s:
             late.append((each, lag_s, gap_s))
     return late
 

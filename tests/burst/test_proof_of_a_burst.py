@@ -46,5 +46,5 @@ def lagging(window: Window, lag_s: float) -> Window:
 
 def test_a_client_late_by_little_of_the_wait_is_no_bottleneck_of_a_burst() -> None:
     window = a_window([10.0] * 9, is_burst=True)
-    assert values.client_bottleneck(lagging(window, 0.4)) is None
-    assert values.client_bottleneck(lagging(window, 0.6)) is not None
+    assert values.client_bottleneck(lagging(window, 0.1)) is None
+    assert values.client_bottleneck(lagging(window, 0.3)) is not None
