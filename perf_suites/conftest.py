@@ -51,6 +51,12 @@ def router() -> Conversations:
 
 
 @pytest.fixture(scope="session")
+def routine_router() -> Conversations:
+    """The router's live conversations, in which each last message asks for a routine."""
+    return unchanging(_routine_router)
+
+
+@pytest.fixture(scope="session")
 def cold_router() -> Prompts:
     """The router's whole prompt and a request for a long routine, with no history."""
     return unchanging(lambda: _routines("cold_router", household.ROUTER_SYSTEM_PROMPT))
@@ -195,6 +201,31 @@ def _branches() -> tuple[str, ...]:
     ]
     Random("branches").shuffle(worded)
     return tuple(worded[:41])
+
+
+def _routine_router() -> Conversations:
+    histories = tuple(
+        msgspec.structs.replace(_history(requests), max_tokens=128) for requests in ROUTER_HISTORIES
+    )
+    branches = _routine_branches()
+    return Conversations(name="routine_router", histories=histories, branches=branches)
+
+
+def _routine_branches(count: int = 41) -> tuple[str, ...]:
+    """Last messages that ask for routines of four steps, in words of equal length."""
+    names = [name for name in household.ROUTINES if len(name) == len("bedtime")]
+    rooms = [room for room in household.ROOMS if len(room) == len("kitchen")]
+    action, device, day = household.ACTIONS[0], household.DEVICES[0], household.DAYS[0]
+    drawn = Random("routine branches")
+    worded: dict[str, None] = {}
+    while len(worded) < count:
+        steps = ", then ".join(
+            f"{action} the {drawn.choice(rooms)} {device} to {drawn.randrange(10, 100, 5)}"
+            for _ in range(4)
+        )
+        opening = f"Create the routine {drawn.choice(names)} on {day}"
+        worded[f"{opening} at {drawn.randrange(10, 24)} o'clock: {steps}."] = None
+    return tuple(worded)
 
 
 def _exchange(request: household.ToolRequest, call_id: str) -> list[Message]:

@@ -21,8 +21,8 @@ def test_eight_residents_at_once_each_read_along(llmperf, gemma, tool_calls, bud
 # By its clock, so that `-m cached_turn` stays the one question of a desk: a single resident's turn.
 @pytest.mark.denominator(clock="wall", prefix="warm", streams=4, turns=40)
 @pytest.mark.speedup(of="time_to_first_token", factor="prefix")
-def test_four_live_conversations_keep_their_caches_at_once(llmperf, gemma, router, budget):
-    pair = llmperf.compare(gemma, router)
+def test_four_live_conversations_keep_their_caches_at_once(llmperf, gemma, routine_router, budget):
+    pair = llmperf.compare(gemma, routine_router)
     assert_latency(pair.candidate, p50_s=budget("aggregate.cached_turn.p50"))
     assert_speedup(pair, at_least=2.0)
 
