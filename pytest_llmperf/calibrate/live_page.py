@@ -19,7 +19,7 @@ from pytest_llmperf.assumption.components import (
     quantile_error,
 )
 from pytest_llmperf.assumption.confirm import Confirmed, Suspect, confirm
-from pytest_llmperf.assumption.looks import design_of
+from pytest_llmperf.assumption.looks import LOOKS, design_of
 from pytest_llmperf.attribution import explain_terms
 from pytest_llmperf.attribution.terms import joint
 from pytest_llmperf.plan import CANDIDATE, REFERENCE
@@ -203,7 +203,7 @@ def _confirmed(gates: Mapping[str, Sequence[Pair]]) -> dict[str, Confirmed]:
         )
         for gate, pairs in gates.items()
     }
-    most = max(len(pairs) for pairs in gates.values())
+    most = max(LOOKS[-1], *(len(pairs) for pairs in gates.values()))
     return confirm(suspects, design=design_of("paired", pairs=most))
 
 

@@ -30,6 +30,7 @@ def rehearsed(suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest
         raise AssertionError("a session was begun")
 
     monkeypatch.setattr(LiveSession, "__init__", refuse)
+    monkeypatch.delenv("LLMPERF_ENGINE_PYTHON", raising=False)  # what is told names it
     suite.makepyfile(test_suite=SUITE)
     return suite
 
