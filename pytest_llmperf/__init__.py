@@ -10,24 +10,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pytest_llmperf.analysis.factorial import Factorial as Factorial
     from pytest_llmperf.assertions import assert_latency as assert_latency
     from pytest_llmperf.assertions import assert_no_regression as assert_no_regression
     from pytest_llmperf.assertions import assert_speedup as assert_speedup
     from pytest_llmperf.assertions import assert_speedup_by_class as assert_speedup_by_class
     from pytest_llmperf.assertions import assert_throughput as assert_throughput
-    from pytest_llmperf.ceiling import assert_ceiling as assert_ceiling
     from pytest_llmperf.claims import assert_burst as assert_burst
     from pytest_llmperf.claims import assert_failover as assert_failover
     from pytest_llmperf.claims import assert_ladder as assert_ladder
+    from pytest_llmperf.claims.ceiling import assert_ceiling as assert_ceiling
+    from pytest_llmperf.claims.published import Claim as Claim
+    from pytest_llmperf.claims.published import assert_claim as assert_claim
     from pytest_llmperf.client import Client as Client
     from pytest_llmperf.denominator import Denominator as Denominator
     from pytest_llmperf.errors import InvalidMeasurement as InvalidMeasurement
     from pytest_llmperf.errors import LlmperfError as LlmperfError
     from pytest_llmperf.errors import Regression as Regression
-    from pytest_llmperf.factorial import Factorial as Factorial
     from pytest_llmperf.planned import PlannedRequest as PlannedRequest
-    from pytest_llmperf.published import Claim as Claim
-    from pytest_llmperf.published import assert_claim as assert_claim
     from pytest_llmperf.run import Pair as Pair
     from pytest_llmperf.run import Run as Run
     from pytest_llmperf.verdict import Verdict as Verdict

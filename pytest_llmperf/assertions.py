@@ -13,14 +13,14 @@ from statistics import fmean
 import msgspec
 
 from pytest_llmperf import assumption, attribution
+from pytest_llmperf.analysis.beside import numbers_beside, ratios_beside
+from pytest_llmperf.analysis.predictability import ByClass
 from pytest_llmperf.assumption.borrow import ratio_against_borrowing
 from pytest_llmperf.assumption.screen import FEWEST_SESSIONS
-from pytest_llmperf.beside import numbers_beside, ratios_beside
 from pytest_llmperf.budget import Budget
 from pytest_llmperf.denominator import Denominator
 from pytest_llmperf.errors import InvalidMeasurement, LlmperfError, Regression, UsageError
 from pytest_llmperf.gate import Gate
-from pytest_llmperf.predictability import ByClass
 from pytest_llmperf.report import Row
 from pytest_llmperf.run import Pair, Run
 from pytest_llmperf.tails import kept

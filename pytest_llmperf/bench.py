@@ -11,17 +11,17 @@ from typing import Protocol
 import msgspec
 
 from pytest_llmperf import record
-from pytest_llmperf.climb import Climb, newest_dips
+from pytest_llmperf.analysis.climb import Climb, newest_dips
+from pytest_llmperf.analysis.factorial import BOTH, NEITHER, Factorial
+from pytest_llmperf.analysis.handover import Handover
+from pytest_llmperf.analysis.predictability import ByClass, class_of, refuse_alike
 from pytest_llmperf.declaration import Declaration, rung_of
 from pytest_llmperf.denominator import Denominator
 from pytest_llmperf.errors import EvidenceError, UsageError
 from pytest_llmperf.evidence import Measured
-from pytest_llmperf.factorial import BOTH, NEITHER, Factorial
 from pytest_llmperf.gate import Gate
-from pytest_llmperf.handover import Handover
 from pytest_llmperf.markers import Factor, Failover, Ladder
 from pytest_llmperf.plan import CANDIDATE, REFERENCE
-from pytest_llmperf.predictability import ByClass, class_of, refuse_alike
 from pytest_llmperf.proof import Contradiction
 from pytest_llmperf.run import Levels, Origin, Pair, Run
 from pytest_llmperf.selfcheck import failure

@@ -254,6 +254,8 @@ class Measurement(_Record, frozen=True, kw_only=True, tag_field="record", tag="m
     round: int = 0
     stage: Literal["judged", "confirm"] = "judged"
     """``confirm``: fresh boots of candidate and reference, after the gate was suspected."""
+    attempt: int = 1
+    """From 1; more where the machine was disturbed and the same boots were measured again."""
     arms: tuple[Arm, ...]
     factor: str | None = None
     """The one field in which two arms may differ; ``None`` with one arm, or with four."""

@@ -19,7 +19,7 @@ from pytest_llmperf.denominator import BUILT_IN, Denominator
 from pytest_llmperf.errors import UsageError
 from pytest_llmperf.evidence import Measured
 from pytest_llmperf.gate import Gate
-from pytest_llmperf.in_flight import windows_of
+from pytest_llmperf.load.in_flight import windows_of
 from pytest_llmperf.profile import Profile
 from pytest_llmperf.proof import Contradiction
 from pytest_llmperf.workload import Workload

@@ -17,7 +17,7 @@ import msgspec
 from pytest_llmperf.denominator import Arrival, Clock, Denominator, Unit
 from pytest_llmperf.errors import InvalidMeasurement
 from pytest_llmperf.evidence import in_order
-from pytest_llmperf.in_flight import windows_of
+from pytest_llmperf.load.in_flight import windows_of
 from pytest_llmperf.record import Request
 
 MIN_DECODE_CHUNKS = 8

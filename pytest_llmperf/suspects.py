@@ -300,7 +300,8 @@ def _row(each: Pending, found: Confirmed) -> Row:
     other = Run(each.reference, denominator=each.run.denominator, levels=each.levels)
     old = each.gate.rows[each.row]
     objections = (*run.contradictions, *other.contradictions, *_between(each))
-    findings = explain(each.candidate, each.reference).lines if found.word == "REGRESS" else ()
+    findings = [*explain(each.candidate, each.reference).lines] if found.word == "REGRESS" else []
+    findings += _again(each.candidate)
     return msgspec.structs.replace(
         old,
         verdict=kept(
@@ -311,6 +312,15 @@ def _row(each: Pending, found: Confirmed) -> Row:
         evidence=f"{run.evidence}; against {other.evidence}",
         findings=tuple(findings),
     )
+
+
+def _again(boots: Sequence[Measured]) -> list[str]:
+    again = [str(at) for at, boot in enumerate(boots, start=1) if boot.measurement.attempt > 1]
+    if not again:
+        return []
+    return [
+        f"Measured again, since the machine was disturbed the first time: pair {', '.join(again)}."
+    ]
 
 
 def _between(each: Pending) -> list[proof.Contradiction]:

@@ -107,7 +107,8 @@ def judge(
     A test that could not be made decides nothing, so without one the word is INCONCLUSIVE. An
     INVALID verdict keeps no comparison: its number is of something else.
     """
-    objections = tuple(Objection(c.kind, c.reason, c.evidence, c.remedy) for c in contradictions)
+    told = (Objection(c.kind, c.reason, c.evidence, c.remedy) for c in contradictions)
+    objections = tuple(dict.fromkeys(told))  # two arms beside one another see the same machine
     word = "INVALID" if objections else _word(comparison)
     return Verdict(
         word=word,

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from pytest_llmperf import proof, record
+from pytest_llmperf.analysis.climb import Climb, newest_dips
 from pytest_llmperf.claims import assert_ladder
-from pytest_llmperf.climb import Climb, newest_dips
 from pytest_llmperf.declaration import Declaration, declare, rung_of
 from pytest_llmperf.denominator import AGGREGATE_THROUGHPUT
 from pytest_llmperf.errors import Regression, UsageError

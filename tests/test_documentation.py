@@ -11,19 +11,20 @@ import tomllib
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import jsonschema
 import msgspec
 import pytest
 
 import pytest_llmperf
-from pytest_llmperf import options, plugin, profile, proof, record, verdict
+from pytest_llmperf import plugin, profile, proof, record, verdict
+from pytest_llmperf.claims.published import Claim
 from pytest_llmperf.denominator import BUILT_IN
 from pytest_llmperf.evidence import read, schema_text
 from pytest_llmperf.history.__main__ import main as history
 from pytest_llmperf.markers import MARKERS, Plan
-from pytest_llmperf.published import Claim
+from pytest_llmperf.plugin import options
 from pytest_llmperf.run import Run
 from pytest_llmperf.settings import Mode
 
@@ -61,7 +62,7 @@ def between(text: str, opening: str, closing: str) -> str:
     return text.split(f"<!-- {opening}", 1)[1].split("-->", 1)[1].split(f"<!-- {closing}", 1)[0]
 
 
-def faults() -> dict[str, dict[str, str | int]]:
+def faults() -> dict[str, dict[str, Any]]:
     return tomllib.loads((FAULTS / "expected.toml").read_text(encoding="utf-8"))
 
 
@@ -171,6 +172,12 @@ def test_the_table_of_faults_is_the_data_s() -> None:
     text = (FAULTS / "README.md").read_text(encoding="utf-8")
     rows = [f"| `{name}` | {what(name)} | {row['exit_code']} |" for name, row in faults().items()]
     assert [line for line in text.splitlines() if line.startswith("| `")] == rows
+
+
+def test_every_suite_has_a_planted_fault() -> None:
+    planted = {row["select"][0] for row in faults().values()}
+    suites = (REPOSITORY / "perf_suites").glob("test_*.py")
+    assert {f"perf_suites/{path.name}" for path in suites} - planted == set()
 
 
 def test_every_suite_is_listed_with_its_question() -> None:

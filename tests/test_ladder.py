@@ -6,9 +6,9 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from pytest_llmperf.burst import backlog
-from pytest_llmperf.ladder import Rung, Step, dips, knee, rung
-from pytest_llmperf.picture import ladder_lines, ladder_svg, queue_lines, queue_svg
+from pytest_llmperf.load.burst import backlog
+from pytest_llmperf.load.ladder import Rung, Step, dips, knee, rung
+from pytest_llmperf.load.picture import ladder_lines, ladder_svg, queue_lines, queue_svg
 from pytest_llmperf.record import Failure, Request
 from pytest_llmperf.testing import a_request, some_counters
 from pytest_llmperf.testing.records import START_NS

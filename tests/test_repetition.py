@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_llmperf.repetition import NGRAM, repetition
+from pytest_llmperf.stream.repetition import NGRAM, repetition
 
 
 def test_an_output_that_says_nothing_twice_repeats_nothing() -> None:

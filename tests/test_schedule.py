@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_llmperf.denominator import Arrival, Denominator
-from pytest_llmperf.schedule import arrivals, at_once, constant, poisson, starts
+from pytest_llmperf.load.schedule import arrivals, at_once, constant, poisson, starts
 
 REQUESTS = st.integers(1, 300)
 RATES = st.floats(0.01, 10_000)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pytest_llmperf.picture import page, text
+from pytest_llmperf.load.picture import page, text
 
 _COLOURS = ("#b3261e", "#2e7d32", "#8a8a8a", "#1f4e9c")
 _WIDTH, _HEIGHT = 640, 320

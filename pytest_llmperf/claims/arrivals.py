@@ -9,13 +9,13 @@ from collections.abc import Sequence
 
 import msgspec
 
-from pytest_llmperf import picture
+from pytest_llmperf.analysis.onset import Onset
 from pytest_llmperf.assertions import check_limit, conclude, gate_name, only_records, wants_run
 from pytest_llmperf.attribution import where_lines
-from pytest_llmperf.burst import Bounded
 from pytest_llmperf.claims.seen import BUILD, Claim, Limit, held
 from pytest_llmperf.errors import UsageError
-from pytest_llmperf.onset import Onset
+from pytest_llmperf.load import picture
+from pytest_llmperf.load.burst import Bounded
 from pytest_llmperf.proof import Contradiction
 from pytest_llmperf.report import Row
 from pytest_llmperf.run import Run

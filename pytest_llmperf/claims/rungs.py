@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import msgspec
 
-from pytest_llmperf import picture
+from pytest_llmperf.analysis.climb import Climb
 from pytest_llmperf.assertions import check_limit, conclude, gate_name, only_records, wants_run
-from pytest_llmperf.burst import Bounded
 from pytest_llmperf.claims.seen import Claim, Limit, held
-from pytest_llmperf.climb import Climb
+from pytest_llmperf.load import picture
+from pytest_llmperf.load.burst import Bounded
 from pytest_llmperf.report import Row
 from pytest_llmperf.units import counted, quantity
 from pytest_llmperf.verdict import Verdict, judge

@@ -12,7 +12,7 @@ import msgspec
 from pytest_llmperf import assumption
 from pytest_llmperf.assertions import too_few_boots
 from pytest_llmperf.budget import Budget
-from pytest_llmperf.burst import Bounded
+from pytest_llmperf.load.burst import Bounded
 from pytest_llmperf.run import Run
 from pytest_llmperf.units import percent, quantity
 from pytest_llmperf.verdict import (

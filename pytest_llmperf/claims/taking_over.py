@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import msgspec
 
+from pytest_llmperf.analysis.handover import Handover, Switch
 from pytest_llmperf.assertions import check_limit, conclude, gate_name, only_records, wants_run
 from pytest_llmperf.budget import Budget
 from pytest_llmperf.claims.seen import Limit
 from pytest_llmperf.errors import UsageError
-from pytest_llmperf.handover import Handover, Switch
 from pytest_llmperf.report import Row
 from pytest_llmperf.units import counted, seconds
 from pytest_llmperf.verdict import (

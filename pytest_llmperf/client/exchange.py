@@ -16,9 +16,9 @@ import httpcore
 
 from pytest_llmperf.client.flight import Flight
 from pytest_llmperf.client.limits import Limits
-from pytest_llmperf.doubt import LEFT
 from pytest_llmperf.record import Failure, FailureKind
-from pytest_llmperf.sse import Event, Parser
+from pytest_llmperf.stream.doubt import LEFT
+from pytest_llmperf.stream.sse import Event, Parser
 
 _REFUSAL_BYTES = 4096
 """How much of a refusal's body is read for its reason."""

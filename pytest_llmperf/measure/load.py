@@ -15,7 +15,7 @@ import msgspec
 
 from pytest_llmperf import record
 from pytest_llmperf.errors import EngineError
-from pytest_llmperf.load_plan import LoadWindow, load_windows
+from pytest_llmperf.load.plan import LoadWindow, load_windows
 from pytest_llmperf.measure.connections import check_connections
 from pytest_llmperf.measure.expectation import Expected, Tokens, check_cache, check_context
 from pytest_llmperf.measure.reading import Meter

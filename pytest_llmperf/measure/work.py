@@ -170,5 +170,7 @@ def died(target: Target) -> str:
 
 def _seed(run_seed: int, start: record.Measurement) -> int:
     """Give every measurement its own nonces: what one test left cached must not warm another."""
-    parts = (run_seed, start.gate, start.call, start.round, start.stage)
+    parts: tuple[object, ...] = (run_seed, start.gate, start.call, start.round, start.stage)
+    if start.attempt > 1:
+        parts = (*parts, start.attempt)
     return int.from_bytes(hashlib.sha256(repr(parts).encode()).digest()[:8])

@@ -82,6 +82,17 @@ RULES: tuple[Callable[[Window], Contradiction | None], ...] = (
 )
 """What makes one arm INVALID, in the order it is told: causes before their effects."""
 
+DISTURBANCES: tuple[Callable[[Window], Contradiction | None], ...] = (
+    fitness.foreign_load,
+    fitness.stolen,
+    fitness.short_of_memory,
+    fitness.throttled,
+    fitness.sluggish,
+    fitness.clocked_down,
+    traffic.foreign_traffic,
+)
+"""Those of them that come from outside and may pass; none looks at what is judged."""
+
 NOTICES: tuple[Callable[[Window], Finding | None], ...] = (
     complete.failed_others,
     complete.engine_unrecorded,
@@ -136,6 +147,12 @@ def contradictions(
     """
     window = Window(measured, denominator)
     return tuple(found for rule in RULES if (found := rule(window)) is not None)
+
+
+def disturbance(measured: Measured) -> Contradiction | None:
+    """What disturbed this arm from outside, so that measuring it again may help; else ``None``."""
+    window = Window(measured, None)
+    return next(filter(None, (rule(window) for rule in DISTURBANCES)), None)
 
 
 def findings(measured: Measured, denominator: Denominator | None = None) -> tuple[Finding, ...]:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from pytest_llmperf.doubt import SPLICED
 from pytest_llmperf.proof.contradiction import Contradiction, Finding
 from pytest_llmperf.proof.window import Window, some
 from pytest_llmperf.record import EngineEnd, Request
+from pytest_llmperf.stream.doubt import SPLICED
 from pytest_llmperf.units import counted
 
 

@@ -11,7 +11,7 @@ from statistics import median
 
 import msgspec
 
-from pytest_llmperf.in_flight import (
+from pytest_llmperf.load.in_flight import (
     STEADY_SHARE,
     Flight,
     Span,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from itertools import combinations
 from statistics import median
 
-from pytest_llmperf.in_flight import windows_of
+from pytest_llmperf.load.in_flight import windows_of
 from pytest_llmperf.proof.contradiction import Contradiction, Finding
 from pytest_llmperf.proof.window import Window
 from pytest_llmperf.record import Request

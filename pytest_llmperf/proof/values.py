@@ -11,7 +11,7 @@ from statistics import median
 
 import msgspec
 
-from pytest_llmperf.in_flight import windows_of
+from pytest_llmperf.load.in_flight import windows_of
 from pytest_llmperf.proof.contradiction import Contradiction, Finding
 from pytest_llmperf.proof.window import Window, some
 from pytest_llmperf.record import Request

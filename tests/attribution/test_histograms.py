@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_llmperf.counters import difference, parse
-from pytest_llmperf.histograms import SPANS, grown, totals
+from pytest_llmperf.counters.histograms import SPANS, grown, totals
 from pytest_llmperf.record import Counters, Spans, Spent
 
 PAGES = Path(__file__).parent / "pages"

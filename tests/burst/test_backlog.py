@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_llmperf.burst import backlog
+from pytest_llmperf.load.burst import backlog
 from pytest_llmperf.record import Counters
 from pytest_llmperf.testing import some_counters
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_llmperf.analysis.onset import Onset
 from pytest_llmperf.budget import Budget
 from pytest_llmperf.claims import assert_burst
 from pytest_llmperf.denominator import SINGLE_STREAM
 from pytest_llmperf.errors import InvalidMeasurement, Regression, UsageError
-from pytest_llmperf.onset import Onset
 from pytest_llmperf.run import Run
 from pytest_llmperf.verdict import Verdict
 from tests.burst.conftest import Make, answered, failed

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_llmperf import record
-from pytest_llmperf.burst import fate, tally
+from pytest_llmperf.load.burst import fate, tally
 from pytest_llmperf.record import Failure, FailureKind, Request
 from pytest_llmperf.testing import a_request
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_llmperf.burst import waits
+from pytest_llmperf.load.burst import waits
 from pytest_llmperf.record import Failure, FailureKind, Request, Stamps
 from pytest_llmperf.testing import a_request
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from pytest_llmperf import InvalidMeasurement, Regression, Run, assert_ceiling, record
-from pytest_llmperf.ceiling import limit_of
-from pytest_llmperf.ceiling.reached import log_shares
+from pytest_llmperf.claims.ceiling import limit_of
+from pytest_llmperf.claims.ceiling.reached import log_shares
 from pytest_llmperf.errors import UsageError
 from pytest_llmperf.evidence import Measured
 

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_llmperf import record
-from pytest_llmperf.ceiling.checkpoint import flags_of, network, weights_of
-from pytest_llmperf.ceiling.traffic import kv_bytes, weight_bytes
+from pytest_llmperf.claims.ceiling.checkpoint import flags_of, network, weights_of
+from pytest_llmperf.claims.ceiling.traffic import kv_bytes, weight_bytes
 from pytest_llmperf.miniature.checkpoint import WEIGHTS, materialise
 from pytest_llmperf.testing import an_engine
 

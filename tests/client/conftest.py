@@ -13,8 +13,8 @@ import pytest
 
 from pytest_llmperf.client import Client
 from pytest_llmperf.planned import PlannedRequest
-from pytest_llmperf.sse import Event
 from pytest_llmperf.stream import Reading, read_stream
+from pytest_llmperf.stream.sse import Event
 from pytest_llmperf.testing import Answer, ScriptedServer
 
 Said = dict[str, Any] | str

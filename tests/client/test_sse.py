@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_llmperf.sse import Event, Parser
+from pytest_llmperf.stream.sse import Event, Parser
 
 
 def parse(*reads: bytes) -> list[Event]:

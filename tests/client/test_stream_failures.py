@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from pytest_llmperf.record import Failure
-from pytest_llmperf.sse import Event
 from pytest_llmperf.stream import Reading, read_stream
+from pytest_llmperf.stream.sse import Event
 
 Reader = Callable[..., Reading]
 A = {"choices": [{"index": 0, "delta": {"content": "a"}}]}

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_llmperf.record import Chunk
+from pytest_llmperf.stream.tokens import mean_tokens_per_s, peak_tokens_per_s, total_tokens
 from pytest_llmperf.testing import a_request
-from pytest_llmperf.tokens import mean_tokens_per_s, peak_tokens_per_s, total_tokens
 
 MS = 1_000_000
 

@@ -37,6 +37,7 @@ from pytest_llmperf.miniature.transcript import CHAT_TEMPLATE
 
 REPOSITORY = Path(__file__).parent.parent.parent
 FAULTS = REPOSITORY / "perf_suites" / "faults"
+REGRESSIONS = REPOSITORY / "perf_suites" / "regressions"
 LONGEST_RUN_S = 15 * 60
 LONGEST_GOODBYE_S = 30
 TURNS_BEFORE_ACTING = 4
@@ -149,6 +150,10 @@ def of_profile(name: str, _: Path) -> Plant:
     return Plant(FAULTS / f"{name}.toml")
 
 
+def of_regression(name: str, _: Path) -> Plant:
+    return Plant(REGRESSIONS / f"{name}.toml")
+
+
 def dated_prompt(name: str, folder: Path) -> Plant:
     template = folder / "dated.jinja"
     head = "{{- bos_token -}}"
@@ -205,6 +210,7 @@ def pytest_killed(name: str, folder: Path) -> Plant:
 
 PLANTS: dict[str, Callable[[str, Path], Plant]] = {
     "profile": of_profile,
+    "regression": of_regression,
     "dated_prompt": dated_prompt,
     "never_accepted": never_accepted,
     "port_taken": port_taken,

@@ -10,10 +10,10 @@ from signal import Signals
 import pytest
 
 from pytest_llmperf import record
+from pytest_llmperf.analysis.handover import Handover
 from pytest_llmperf.denominator import FAILOVER
 from pytest_llmperf.evidence import Evidence
 from pytest_llmperf.failover.drill import Drill, Orders, Station
-from pytest_llmperf.handover import Handover
 from pytest_llmperf.planned import PlannedRequest
 from pytest_llmperf.testing import Behaviour, ScriptedServer, a_session, an_engine
 

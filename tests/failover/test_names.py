@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import msgspec
 
 from pytest_llmperf import record
+from pytest_llmperf.analysis.handover import Switch
+from pytest_llmperf.analysis.handover.proven import findings
 from pytest_llmperf.denominator import FAILOVER
 from pytest_llmperf.evidence import Measured
 from pytest_llmperf.failover.names import pin
-from pytest_llmperf.handover import Switch
-from pytest_llmperf.handover.proven import findings
 from pytest_llmperf.testing import TickingClock, a_measurement, a_request
 from tests.failover.conftest import arm
 

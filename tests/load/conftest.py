@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from pytest_llmperf import record, schedule
+from pytest_llmperf import record
 from pytest_llmperf.client import (
     Client,
     exchange,  # noqa: F401 - loaded once: a suite that runs inside pytest would load it again
@@ -18,6 +18,7 @@ from pytest_llmperf.client import (
 from pytest_llmperf.declaration import declare
 from pytest_llmperf.denominator import Denominator
 from pytest_llmperf.evidence import Evidence, Measured
+from pytest_llmperf.load import schedule
 from pytest_llmperf.measure import Surroundings, Target, measure
 from pytest_llmperf.planned import PlannedRequest
 from pytest_llmperf.server.launch import RunningEngine

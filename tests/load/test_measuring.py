@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_llmperf import record
-from pytest_llmperf.in_flight import flight, steady_span, windows_of
+from pytest_llmperf.load.in_flight import flight, steady_span, windows_of
 from pytest_llmperf.testing import Faults
 
 if TYPE_CHECKING:

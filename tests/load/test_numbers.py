@@ -105,7 +105,7 @@ class TestAVerdict:
 
 class TestWhatStandsBeside:
     def test_tells_all_together_from_each(self, load: Load) -> None:
-        from pytest_llmperf.beside import numbers_beside  # noqa: PLC0415 - one test's subject
+        from pytest_llmperf.analysis.beside import numbers_beside  # noqa: PLC0415 - one test's subject
 
         told = dict(numbers_beside(Run([load(EACH)])))
         assert told["each request: wall-clock throughput"] == "16.0 tok/s"
@@ -114,7 +114,7 @@ class TestWhatStandsBeside:
         assert float(together.split()[0]) > 3 * 16
 
     def test_tells_offered_from_achieved(self, load: Load) -> None:
-        from pytest_llmperf.beside import numbers_beside  # noqa: PLC0415 - one test's subject
+        from pytest_llmperf.analysis.beside import numbers_beside  # noqa: PLC0415 - one test's subject
 
         told = dict(numbers_beside(Run([load(DUE)])))
         assert told["offered requests a second"] == "2 (declared 2)"

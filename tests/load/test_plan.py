@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pytest_llmperf.denominator import AGGREGATE_THROUGHPUT, BURST, CACHED_TURN, Denominator
 from pytest_llmperf.errors import UsageError
-from pytest_llmperf.load_plan import LoadWindow, load_windows
+from pytest_llmperf.load.plan import LoadWindow, load_windows
 from pytest_llmperf.planned import PlannedRequest
 from pytest_llmperf.traffic import Traffic
 

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_llmperf import record
 from pytest_llmperf.denominator import AGGREGATE_THROUGHPUT, CACHED_TURN, Denominator
-from pytest_llmperf.in_flight import flight, mean_flight, rates, steady_span, windows_of
+from pytest_llmperf.load.in_flight import flight, mean_flight, rates, steady_span, windows_of
 from pytest_llmperf.proof import contradictions, findings, pair_contradictions
 from pytest_llmperf.testing import a_request, some_counters
 

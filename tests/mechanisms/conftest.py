@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from pytest_llmperf import record
+from pytest_llmperf.analysis.factorial import Factorial, cell_names
 from pytest_llmperf.denominator import SINGLE_STREAM
 from pytest_llmperf.evidence import Evidence
-from pytest_llmperf.factorial import Factorial, cell_names
 from pytest_llmperf.plan import _order
 from pytest_llmperf.run import Run
 from pytest_llmperf.testing import (

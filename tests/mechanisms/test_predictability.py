@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from pytest_llmperf import PlannedRequest, Prompts, record
+from pytest_llmperf.analysis.predictability import ByClass, class_of, predicted, refuse_alike
 from pytest_llmperf.errors import UsageError
 from pytest_llmperf.evidence import Evidence
-from pytest_llmperf.predictability import ByClass, class_of, predicted, refuse_alike
 from pytest_llmperf.run import Pair, Run
 from pytest_llmperf.testing import a_measurement, a_request, a_session, an_engine, some_counters
 

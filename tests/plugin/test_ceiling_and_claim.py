@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_llmperf import record
-from pytest_llmperf.ceiling import checkpoint
+from pytest_llmperf.claims.ceiling import checkpoint
 from pytest_llmperf.server import bandwidth
 
 Run = Callable[..., pytest.RunResult]

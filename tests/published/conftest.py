@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from pytest_llmperf import Pair, Run, record
+from pytest_llmperf.claims.published import Claim
 from pytest_llmperf.denominator import SINGLE_STREAM
 from pytest_llmperf.evidence import Evidence
-from pytest_llmperf.published import Claim
 from pytest_llmperf.testing import a_measurement, a_request, a_session, an_engine, some_counters
 
 TURNS = 8

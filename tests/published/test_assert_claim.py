@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from pytest_llmperf import Pair, Regression, assert_claim
+from pytest_llmperf.claims.published import Claim, _row
 from pytest_llmperf.errors import UsageError
-from pytest_llmperf.published import Claim, _row
 
 Pairs = Callable[..., Pair]
 Claims = Callable[..., Claim]

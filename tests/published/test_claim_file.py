@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_llmperf.claims.published import Claim, why_not_ranked
 from pytest_llmperf.errors import UsageError
-from pytest_llmperf.published import Claim, why_not_ranked
 
 Claims = Callable[..., Claim]
 

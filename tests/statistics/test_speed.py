@@ -18,9 +18,9 @@ import pytest
 from pytest_llmperf.evidence import EvidenceWriter, read
 from pytest_llmperf.gate import Gate
 from pytest_llmperf.history import History
-from pytest_llmperf.recorded import boots_of
 from pytest_llmperf.reference import past_of
 from pytest_llmperf.run import Run
+from pytest_llmperf.session.recorded import boots_of
 from pytest_llmperf.suspects import screened_row
 from pytest_llmperf.testing import a_boot, a_session
 
