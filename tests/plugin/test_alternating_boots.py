@@ -11,7 +11,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from pytest_llmperf import session
+from pytest_llmperf import proof, session
+from pytest_llmperf.proof import Contradiction
+from pytest_llmperf.proof.window import Window
+from pytest_llmperf.reference import FIRST_FRESH_ROUND
 from pytest_llmperf.server.attach import AttachedEngine, attach
 from pytest_llmperf.spec import EngineSpec
 from pytest_llmperf.testing import Behaviour, ScriptedServer
@@ -94,6 +97,19 @@ def confirmed(folder: Path) -> list[dict[str, Any]]:
     return [each for each in records if each.get("stage") == "confirm"]
 
 
+def disturb(monkeypatch: pytest.MonkeyPatch, *, attempts: int) -> None:
+    """Let something else run beside the first pair, as often as it is measured."""
+
+    def rule(window: Window) -> Contradiction | None:
+        start = window.measured.measurement
+        if start.stage != "confirm" or start.round != FIRST_FRESH_ROUND or start.attempt > attempts:
+            return None
+        return Contradiction(kind="noise", reason="A neighbour.", evidence="9 %", remedy="Wait.")
+
+    monkeypatch.setattr(proof, "RULES", (*proof.RULES, rule))
+    monkeypatch.setattr(proof, "DISTURBANCES", (rule,))
+
+
 def test_a_slow_candidate_is_red_on_boots_in_turn(
     suite: pytest.Pytester, boots: type[Boots]
 ) -> None:
@@ -115,3 +131,30 @@ def test_a_slow_candidate_is_red_on_boots_in_turn(
 
 def test_the_same_build_is_not_red(suite: pytest.Pytester, boots: type[Boots]) -> None:
     assert gate(suite).ret == 0
+
+
+def test_a_pair_that_something_disturbed_is_measured_again_on_its_boots(
+    suite: pytest.Pytester, boots: type[Boots], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disturb(monkeypatch, attempts=1)
+    result = gate(suite)
+    assert result.ret == 0
+    result.stderr.fnmatch_lines(["*test_turn: measuring this pair again: A neighbour."])
+    result.stdout.fnmatch_lines(["*The machine was disturbed, and pair 1 measured again.*"])
+    first = [each for each in confirmed(suite.path) if each["round"] == FIRST_FRESH_ROUND]
+    assert [each.get("attempt", 1) for each in first] == [1, 1, 2, 2]
+    replayed = suite.runpytest_inprocess(
+        "-p", "no:cacheprovider", "--llmperf-replay=ev", "--llmperf-profile=one.toml"
+    )
+    assert replayed.ret == 0
+
+
+def test_a_pair_that_is_disturbed_each_time_is_invalid(
+    suite: pytest.Pytester, boots: type[Boots], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disturb(monkeypatch, attempts=99)
+    result = gate(suite)
+    assert result.ret == 11
+    assert "A neighbour." in result.stdout.str()
+    first = [each for each in confirmed(suite.path) if each["round"] == FIRST_FRESH_ROUND]
+    assert len(first) == 2 * session.MOST_ATTEMPTS
