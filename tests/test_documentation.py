@@ -174,6 +174,13 @@ def test_the_table_of_faults_is_the_data_s() -> None:
     assert [line for line in text.splitlines() if line.startswith("| `")] == rows
 
 
+@pytest.mark.parametrize("said", ["denominator", "**How long.**", "## How to read it"])
+def test_every_suite_has_a_page_that_says(said: str) -> None:
+    for path in (REPOSITORY / "perf_suites").glob("test_*.py"):
+        page = REPOSITORY / "docs" / "suites" / f"{path.stem.removeprefix('test_')}.md"
+        assert said in page.read_text(encoding="utf-8"), page
+
+
 def test_every_suite_has_a_planted_fault() -> None:
     planted = {row["select"][0] for row in faults().values()}
     suites = (REPOSITORY / "perf_suites").glob("test_*.py")
