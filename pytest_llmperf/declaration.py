@@ -220,8 +220,19 @@ def _denominator(name: str, plan: Plan) -> Denominator:
         found = msgspec.structs.replace(BUILT_IN[name], prefix=prefix)
     if isinstance(plan, Burst):
         return msgspec.structs.replace(found, streams=plan.turns)
-    if not isinstance(plan, Load):
-        return found
+    if isinstance(plan, Load):
+        found = _loaded(found, plan)
+    return _called(found) if isinstance(plan, General) else found
+
+
+def _called(found: Denominator) -> Denominator:
+    """A stated combination under the name that it has anyway, else under its clock and unit."""
+    same = (each.name for each in BUILT_IN.values() if not found.differences(each))
+    stated = f"{found.clock} clock per {found.unit}".replace("_", " ")
+    return msgspec.structs.replace(found, name=next(same, stated))
+
+
+def _loaded(found: Denominator, plan: Load) -> Denominator:
     return msgspec.structs.replace(
         found,
         streams=(plan.streams or 1) if plan.arrival == "closed" else None,
