@@ -97,7 +97,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     for item in gates:
         item.stash[GATE].rounds.append(round_of(item))
         declared[item.stash[GATE].node_id] = item.stash[DECLARATION]
-    from pytest_llmperf import collection  # noqa: PLC0415 - only where gates are selected
+    from pytest_llmperf.plugin import collection  # noqa: PLC0415 - only where gates are selected
 
     try:
         settings = session.config.stash[SETTINGS] = options.settings(session.config)
@@ -117,7 +117,7 @@ def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Ite
         return [f"llmperf: judging recorded evidence in {settings.replay}", *warned]
     where = ", ".join(f"{name} at {url}" for name, url in settings.attach.items())
     engines = f"attached: {where}" if where else f"profile {settings.profile}"
-    from pytest_llmperf import outcome  # noqa: PLC0415 - only where gates are selected
+    from pytest_llmperf.plugin import outcome  # noqa: PLC0415 - only where gates are selected
 
     tests = [item.function for item in items if isinstance(item, pytest.Function)]
     told = "; nothing is booted" if settings.dry_run else f"; evidence in {settings.evidence}"
@@ -134,7 +134,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     settings = session.config.stash.get(SETTINGS, None)
     if settings is None or not settings.only_tells:
         return True if session.config.getoption("--llmperf-dry-run") else None
-    from pytest_llmperf import outcome  # noqa: PLC0415 - only where nothing is run
+    from pytest_llmperf.plugin import outcome  # noqa: PLC0415 - only where nothing is run
 
     declared = {
         item.stash[GATE].node_id: item.stash[DECLARATION]
@@ -159,11 +159,11 @@ def pytest_runtest_makereport(
     """Give a gate's report the outcome of its verdict."""
     report = yield
     if GATE in item.stash and DECLARATION not in item.stash:
-        from pytest_llmperf import outcome  # noqa: PLC0415 - only where gates are selected
+        from pytest_llmperf.plugin import outcome  # noqa: PLC0415 - only where gates are selected
 
         outcome.decide_confirmation(item.stash[GATE], report, call.excinfo)
     if DECLARATION in item.stash:
-        from pytest_llmperf import outcome  # noqa: PLC0415 - only where gates are selected
+        from pytest_llmperf.plugin import outcome  # noqa: PLC0415 - only where gates are selected
 
         outcome.decide(item.stash[GATE], report, call.excinfo)
         if report.when == "call":
@@ -178,7 +178,7 @@ def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] 
     """Give a verdict its own category, letter and word."""
     if not hasattr(report, "llmperf"):
         return None
-    from pytest_llmperf import outcome  # noqa: PLC0415 - only where gates are selected
+    from pytest_llmperf.plugin import outcome  # noqa: PLC0415 - only where gates are selected
 
     return outcome.status(report)
 
@@ -207,7 +207,7 @@ def pytest_terminal_summary(
     for report in () if gates else terminalreporter.stats.get("invalid", ()):
         terminalreporter.write_line(str(report.longrepr))  # a worker's: its table stays there
     if gates:
-        from pytest_llmperf import outcome  # noqa: PLC0415 - only where gates are selected
+        from pytest_llmperf.plugin import outcome  # noqa: PLC0415 - only where gates are selected
 
         status = _exit_status(config, int(exitstatus))
         outcome.show(terminalreporter, gates, status, config.stash[SETTINGS])
@@ -250,7 +250,7 @@ def _workers_were_invalid(config: pytest.Config) -> bool:
 
 
 def _exit_status(config: pytest.Config, pytest_status: int) -> int:
-    from pytest_llmperf import outcome  # noqa: PLC0415 - only where gates are selected
+    from pytest_llmperf.plugin import outcome  # noqa: PLC0415 - only where gates are selected
 
     gates = config.stash[GATES]
     return outcome.exit_status(
@@ -282,7 +282,7 @@ def _distrust(config: pytest.Config) -> None:
     """Make every verdict INVALID where the instrument contradicted itself, those before too."""
     session = config.stash.get(SESSION, None)
     if session is not None and session.distrust:
-        from pytest_llmperf import outcome  # noqa: PLC0415 - only where gates are selected
+        from pytest_llmperf.plugin import outcome  # noqa: PLC0415 - only where gates are selected
 
         gates = config.stash[GATES]
         outcome.distrust(gates, session.distrust[0])
