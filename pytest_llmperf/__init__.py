@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from pytest_llmperf.workload import Prompts as Prompts
 
 _ROOMS = {
-    "Claim": "published",
+    "Claim": "claims.published",
     "Client": "client",
     "Conversations": "workload",
     "Denominator": "denominator",
-    "Factorial": "factorial",
+    "Factorial": "analysis.factorial",
     "InvalidMeasurement": "errors",
     "LlmperfError": "errors",
     "Pair": "run",
@@ -49,8 +49,8 @@ _ROOMS = {
     "Run": "run",
     "Verdict": "verdict",
     "assert_burst": "claims",
-    "assert_ceiling": "ceiling",
-    "assert_claim": "published",
+    "assert_ceiling": "claims.ceiling",
+    "assert_claim": "claims.published",
     "assert_failover": "claims",
     "assert_ladder": "claims",
     "assert_latency": "assertions",
