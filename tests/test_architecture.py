@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -179,6 +181,24 @@ def test_the_server_room_stands_alone() -> None:
     closed, allowed = CLOSED.split(":")
     used = [rooms_imported(tree) for name, tree in MODULES.items() if room(name) == closed]
     assert set().union(*used) - set(allowed.split()) == set()
+
+
+def test_what_is_imported_late_is_there() -> None:
+    """A name that is imported inside a function is missed by no import of the module."""
+    names = {
+        (node.module, alias.name)
+        for tree in MODULES.values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("pytest_llmperf")
+        for alias in node.names
+    }
+    missing = [
+        f"{module}.{name}"
+        for module, name in sorted(names, key=str)
+        if not hasattr(importlib.import_module(str(module)), name)
+        and find_spec(f"{module}.{name}") is None
+    ]
+    assert missing == []
 
 
 def test_no_room_is_a_drawer() -> None:
