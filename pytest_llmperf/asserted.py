@@ -15,13 +15,15 @@ OF_LIMITS = (
     "assert_burst",
     "assert_ceiling",
     "assert_claim",
-    "assert_failover",
     "assert_ladder",
     "assert_latency",
     "assert_speedup",
     "assert_speedup_by_class",
     "assert_throughput",
 )
+EXACT = ("assert_failover",)
+"""Assertions of what was counted or happened once: no chance is in them, they need no alpha."""
+
 OF_THE_PAST = "assert_no_regression"
 
 QUANTILES = {"p50_s": 0.5, "p90_s": 0.9, "p95_s": 0.95, "p99_s": 0.99}
@@ -34,7 +36,7 @@ class Claims(msgspec.Struct, frozen=True, kw_only=True):
     """The assertions that stand in one test's own body; one in a loop or a helper counts once."""
 
     of_limits: int = 1
-    """Assertions that hold a number against a limit."""
+    """Assertions that hold a number against a limit, and may be red by chance."""
     of_the_past: int = 0
     """Assertions of no regression."""
     latencies: tuple[float, ...] = ()
@@ -44,7 +46,7 @@ class Claims(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def count(self) -> int:
-        """How many times the test may be red."""
+        """How many times the test may be red by chance."""
         return self.of_limits + self.of_the_past
 
 
@@ -58,15 +60,16 @@ class Shares(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def claims_of(code: CodeType | None) -> Claims:
-    """Read a test function's claims; a test in which none is found makes one of a limit."""
+    """Read a test function's claims; one in which no assertion is found makes one of a limit."""
     if code is None:
         return Claims()
     named = [str(each.argval) for each in dis.get_instructions(code)]
     past = named.count(OF_THE_PAST)
     limits = sum(named.count(each) for each in OF_LIMITS)
+    is_exact = any(each in EXACT for each in named)
     words = {each for const in code.co_consts if isinstance(const, tuple) for each in const}
     return Claims(
-        of_limits=limits if limits or past else 1,
+        of_limits=limits if limits or past or is_exact else 1,
         of_the_past=past,
         latencies=tuple(p for word, p in QUANTILES.items() if word in words),
         is_throughput=_THROUGHPUT in named,

@@ -26,6 +26,7 @@ from pytest_llmperf.markers import (
     Load,
     Plan,
     SpeedUp,
+    keywords,
     load_problems,
 )
 
@@ -64,13 +65,9 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
 
 def signature(name: str) -> str:
     """One marker with its keywords and defaults, as ``pytest --markers`` prints it."""
-    fields = msgspec.structs.fields(MARKERS[name])
-    ordered = sorted(fields, key=lambda field: not field.required)
-    keywords = (
-        field.encode_name if field.required else f"{field.encode_name}={field.default!r}"
-        for field in ordered
-    )
-    return f"{name}({', '.join(keywords)}): {_summary(MARKERS[name])}"
+    taken = sorted(keywords(MARKERS[name]).items(), key=lambda each: not each[1].required)
+    words = (key if field.required else f"{key}={field.default!r}" for key, field in taken)
+    return f"{name}({', '.join(words)}): {_summary(MARKERS[name])}"
 
 
 def declare(
@@ -82,16 +79,15 @@ def declare(
     """
     problems: list[str] = []
     records = {}
-    for name, arguments, keywords in markers:
+    for name, arguments, stated in markers:
         if name in records:
             continue
-        record, found = _record(name, arguments, keywords)
+        record, found = _record(name, arguments, stated)
         problems += found
         if record is not None:
             records[name] = record
     if "speedup" in records and len(records) > 1:
-        stated = next(keywords for name, _, keywords in markers if name == "speedup")
-        problems += _stated_twice(stated)
+        problems += _stated_twice(next(said for name, _, said in markers if name == "speedup"))
     if problems:
         return None, problems
     return _together(records)
@@ -108,25 +104,25 @@ def _summary(record: type[Plan]) -> str:
 
 
 def _record(
-    name: str, arguments: tuple[Any, ...], keywords: Mapping[str, Any]
+    name: str, arguments: tuple[Any, ...], stated: Mapping[str, Any]
 ) -> tuple[Plan | None, list[str]]:
     kind = MARKERS[name]
     problems = []
     if arguments:
         problems.append(f"{name}{arguments!r}: takes keywords only. Write {signature(name)}")
-    fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
-    problems += [_unknown(name, key, fields) for key in keywords if key not in fields]
+    fields = keywords(kind)
+    problems += [_unknown(name, key, fields) for key in stated if key not in fields]
     problems += [
         f"{name}: {key} is missing. Write {signature(name)}"
         for key, field in fields.items()
-        if field.required and key not in keywords
+        if field.required and key not in stated
     ]
-    for key, value in keywords.items():
+    for key, value in stated.items():
         if key in fields:
             problems += _wrong_value(name, key, value, fields[key].type)
     if problems:
         return None, problems
-    made = kind(**{fields[key].name: value for key, value in keywords.items()})
+    made = kind(**{fields[key].name: value for key, value in stated.items()})
     problems = [f"{name}: {found}" for found in load_problems(made)]
     return (None, problems) if problems else (made, [])
 
@@ -155,11 +151,11 @@ def _allowed(wanted: Any) -> str:  # noqa: ANN401 - a type of any shape
     return ""
 
 
-def _stated_twice(keywords: Mapping[str, Any]) -> list[str]:
+def _stated_twice(stated: Mapping[str, Any]) -> list[str]:
     """A speed-up beside a denominator marker takes its plan from there, and says none itself."""
     return [
         f"speedup: {key} is stated beside another marker, whose plan holds for both. Move it there."
-        for key in keywords
+        for key in stated
         if key not in {"of", "factor"}
     ]
 

@@ -6,7 +6,7 @@ come to, is in ``declaration``.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta
@@ -40,6 +40,9 @@ FACTORS: dict[Factor, str] = {
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What every denominator marker may say: how much is measured, and what must be seen."""
+
+    not_taken: ClassVar[frozenset[str]] = frozenset()
+    """Those of these keywords that mean nothing to a marker, which therefore refuses them."""
 
     turns: Turns = 30
     """Requests measured for each arm, warm-up excluded."""
@@ -136,6 +139,8 @@ class Ladder(Plan, frozen=True, kw_only=True):
 class Failover(Plan, frozen=True, kw_only=True):
     """A server fails under load and the next takes over: silence, losses, who answered."""
 
+    not_taken = frozenset({"tolerance", "detect", "min_acceptance"})
+
     turns: Annotated[int, Meta(ge=1, le=10_000)] = msgspec.field(default=12, name="requests")
     """Requests that the next server must have answered before the load ends."""
     streams: Streams = 4
@@ -190,6 +195,12 @@ MARKERS: dict[str, type[Plan]] = {
     "denominator": General,
 }
 """Every marker of this plugin and the record of its keywords."""
+
+
+def keywords(kind: type[Plan]) -> dict[str, Any]:
+    """Give the keywords that a marker takes, each with its field of the record, in order."""
+    fields = msgspec.structs.fields(kind)
+    return {each.encode_name: each for each in fields if each.name not in kind.not_taken}
 
 
 def load_problems(plan: Plan) -> list[str]:

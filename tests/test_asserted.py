@@ -10,13 +10,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pytest_llmperf
-from pytest_llmperf import Pair, Run, assert_latency, assert_no_regression, assert_speedup
-from pytest_llmperf.asserted import OF_LIMITS, OF_THE_PAST, Claims, claims_of, shares
+from pytest_llmperf import (
+    Pair,
+    Run,
+    assert_failover,
+    assert_latency,
+    assert_no_regression,
+    assert_speedup,
+)
+from pytest_llmperf.analysis.handover import Handover
+from pytest_llmperf.asserted import EXACT, OF_LIMITS, OF_THE_PAST, Claims, claims_of, shares
 
 
 def test_every_public_assertion_is_known() -> None:
     public = {name for name in pytest_llmperf.__all__ if name.startswith("assert_")}
-    assert {*OF_LIMITS, OF_THE_PAST} == public
+    assert {*OF_LIMITS, *EXACT, OF_THE_PAST} == public
+    assert not {*OF_LIMITS} & {*EXACT}
 
 
 def _two(run: Run, pair: Pair) -> None:
@@ -32,6 +41,15 @@ def _through_a_module(run: Run) -> None:
     pytest_llmperf.assert_throughput(run, at_least_tps=2)
 
 
+def _counted(run: Handover) -> None:
+    assert_failover(run, within_s=2, lost=0)
+
+
+def _counted_and_limited(run: Run, switch: Handover) -> None:
+    assert_failover(switch)
+    assert_latency(run, p50_s=1)
+
+
 def _helped(check: Callable[[], None]) -> None:
     check()
 
@@ -42,6 +60,8 @@ def _helped(check: Callable[[], None]) -> None:
         (_two, Claims(of_limits=2, latencies=(0.5, 0.95))),
         (_past, Claims(of_limits=0, of_the_past=1)),
         (_through_a_module, Claims(is_throughput=True)),
+        (_counted, Claims(of_limits=0)),
+        (_counted_and_limited, Claims(of_limits=1, latencies=(0.5,))),
         (_helped, Claims()),
     ],
 )
@@ -65,3 +85,9 @@ def test_all_claims_together_have_one_alpha(tests: list[tuple[int, int]]) -> Non
 def test_a_run_of_gates_against_the_past_alone_leaves_them_everything() -> None:
     found = shares([Claims(of_limits=0, of_the_past=1)] * 4)
     assert (found.claim, found.past) == (0.25, 1.0)
+
+
+def test_what_cannot_err_by_chance_takes_no_share() -> None:
+    limited, exact = Claims(), Claims(of_limits=0)
+    assert shares([limited, exact, exact]).claim == 1.0
+    assert shares([exact]).claim == 1.0

@@ -80,6 +80,16 @@ class TestAProblem:
             )
         ]
 
+    @pytest.mark.parametrize("keyword", ["tolerance", "detect", "min_acceptance"])
+    def test_refuses_what_means_nothing_to_a_failover(self, keyword: str) -> None:
+        assert _problems(("failover", {keyword: 0.2})) == [
+            (
+                f"failover: {keyword} is not a keyword of this marker. It takes requests, warmup, "
+                "streams, fault, stall_s."
+            )
+        ]
+        assert keyword not in signature("failover")
+
     def test_lists_every_wrong_value_at_once(self) -> None:
         assert _problems(("denominator", {"clock": "wal", "turns": "x"})) == [
             (
