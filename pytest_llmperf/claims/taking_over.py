@@ -13,6 +13,7 @@ from pytest_llmperf.assertions import check_limit, conclude, gate_name, only_rec
 from pytest_llmperf.budget import Budget
 from pytest_llmperf.claims.seen import Limit
 from pytest_llmperf.errors import UsageError
+from pytest_llmperf.proof import machine_line
 from pytest_llmperf.report import Row
 from pytest_llmperf.units import counted, seconds
 from pytest_llmperf.verdict import (
@@ -122,7 +123,7 @@ def _row(run: Handover, verdict: Verdict, number: float | None) -> Row:
 
 
 def _who(switch: Switch) -> str:
-    """Who answered how many asks, each known by its process."""
+    """Who answered how many asks, each known by its process, and on what machine."""
     told = []
     for arm in switch.arms:
         identity = [
@@ -136,7 +137,8 @@ def _who(switch: Switch) -> str:
         ]
         known = ", ".join(each for each in identity if each)
         told.append(f"{arm.arm.engine} ({known}) answered {switch.who[arm.arm.boot_id]}")
-    return "; ".join(told)
+    machine = machine_line(switch.first)
+    return "; ".join([*told, machine] if machine else told)
 
 
 def _beside(switch: Switch) -> tuple[tuple[str, str], ...]:

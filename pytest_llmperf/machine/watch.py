@@ -50,8 +50,11 @@ class Watch:
         self._gpus = gpus or Gpus(root=root)
 
     @contextmanager
-    def watching(self, precondition: Precondition) -> Iterator[None]:
+    def watching(self, precondition: Precondition) -> Iterator[Callable[[], None]]:
         """Record the machine around and during what happens inside.
+
+        It gives what records it once more, now: the last CPU time of a process of ours must be
+        seen before it is killed, or it counts as a stranger's.
 
         :raises EvidenceError: a sample could not be written; told once the inside has ended.
         """
@@ -61,10 +64,14 @@ class Watch:
         family = Family([os.getpid() if self._ours is None else self._ours], self._root)
         family.meet()
         self._add(self.state(identity, "before", family))
-        sampler = _Sampler(lambda: self._add(self.state(identity, "during", family)), self._every_s)
+
+        def look() -> None:
+            self._add(self.state(identity, "during", family))
+
+        sampler = _Sampler(look, self._every_s)
         sampler.start()
         try:
-            yield
+            yield look
         finally:
             sampler.stop()
             others = family.busiest()

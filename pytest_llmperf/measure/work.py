@@ -51,8 +51,11 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     """Takes a line of progress for a person."""
     seed: int
     """Of the nonces of this run."""
-    watching: Callable[[str], AbstractContextManager[None]] = lambda _: nullcontext()
-    """Watches the machine around the measured window of the measurement with this id."""
+    watching: Callable[[str], AbstractContextManager[Callable[[], None]]] = lambda _: nullcontext(
+        lambda: None
+    )
+    """Watches the machine around the measured window of the measurement with this id; what it
+    gives looks at the machine once more, now."""
 
 
 class Work(ABC, Generic[Planned]):

@@ -29,16 +29,10 @@ from pytest_llmperf.proof.pair import Sides
 from pytest_llmperf.proof.warm import expected_hits
 from pytest_llmperf.proof.window import Window
 
-RULES: tuple[Callable[[Window], Contradiction | None], ...] = (
-    complete.not_completed,
-    complete.fewer_turns,
-    complete.failed_turns,
-    complete.engine_died,
-    complete.restarted,
-    complete.wrong_answerer,
-    complete.several_servers,
-    complete.engine_unproven,
-    complete.streams_differ,
+Rule = Callable[[Window], Contradiction | None]
+Notice = Callable[[Window], Finding | None]
+
+OF_THE_MACHINE: tuple[Rule, ...] = (
     fitness.foreign_load,
     fitness.stolen,
     fitness.short_of_memory,
@@ -48,6 +42,23 @@ RULES: tuple[Callable[[Window], Contradiction | None], ...] = (
     fitness.sluggish,
     fitness.clocked_down,
     fitness.underpowered,
+)
+"""What makes a machine unfit to be measured on, whatever is measured."""
+
+TOLD_OF_THE_MACHINE: tuple[Notice, ...] = (fitness.disturbed, fitness.gpu_unseen)
+"""What a reader should know of it."""
+
+RULES: tuple[Rule, ...] = (
+    complete.not_completed,
+    complete.fewer_turns,
+    complete.failed_turns,
+    complete.engine_died,
+    complete.restarted,
+    complete.wrong_answerer,
+    complete.several_servers,
+    complete.engine_unproven,
+    complete.streams_differ,
+    *OF_THE_MACHINE,
     load.streams_not_held,
     load.schedule_not_kept,
     load.server_saw_more,
@@ -82,7 +93,7 @@ RULES: tuple[Callable[[Window], Contradiction | None], ...] = (
 )
 """What makes one arm INVALID, in the order it is told: causes before their effects."""
 
-DISTURBANCES: tuple[Callable[[Window], Contradiction | None], ...] = (
+DISTURBANCES: tuple[Rule, ...] = (
     fitness.foreign_load,
     fitness.stolen,
     fitness.short_of_memory,
@@ -93,12 +104,11 @@ DISTURBANCES: tuple[Callable[[Window], Contradiction | None], ...] = (
 )
 """Those of them that come from outside and may pass; none looks at what is judged."""
 
-NOTICES: tuple[Callable[[Window], Finding | None], ...] = (
+NOTICES: tuple[Notice, ...] = (
     complete.failed_others,
     complete.engine_unrecorded,
     complete.doubted,
-    fitness.disturbed,
-    fitness.gpu_unseen,
+    *TOLD_OF_THE_MACHINE,
     traffic.unchecked,
     traffic.counters_partly,
     traffic.odd_counters,
@@ -147,6 +157,23 @@ def contradictions(
     """
     window = Window(measured, denominator)
     return tuple(found for rule in RULES if (found := rule(window)) is not None)
+
+
+def unfit(measured: Measured) -> tuple[Contradiction, ...]:
+    """Why the machine was unfit while this was measured; empty where it was fit or not watched."""
+    window = Window(measured)
+    return tuple(found for rule in OF_THE_MACHINE if (found := rule(window)) is not None)
+
+
+def told_of_machine(measured: Measured) -> tuple[Finding, ...]:
+    """What a reader should know of a machine that was fit."""
+    window = Window(measured)
+    return tuple(found for each in TOLD_OF_THE_MACHINE if (found := each(window)) is not None)
+
+
+def machine_line(measured: Measured) -> str:
+    """The machine on one line; empty where it was not watched."""
+    return fitness.fitness_words(Window(measured))
 
 
 def disturbance(measured: Measured) -> Contradiction | None:
@@ -207,6 +234,9 @@ __all__ = [
     "evidence_line",
     "expected_hits",
     "findings",
+    "machine_line",
     "pair_contradictions",
     "pair_findings",
+    "told_of_machine",
+    "unfit",
 ]

@@ -317,7 +317,7 @@ class LiveSession:
             watching=self._watching,
         )
 
-    def _watching(self, measurement_id: str) -> AbstractContextManager[None]:
+    def _watching(self, measurement_id: str) -> AbstractContextManager[Callable[[], None]]:
         """Watch the machine while one measurement is made."""
         bands, no_band = self._bands = self._bands or healthy_bands(self._settings.history)
         return self._watch.watching(

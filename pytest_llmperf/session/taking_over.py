@@ -6,11 +6,12 @@ What happens to requests is in ``failover``, what it comes to in ``handover``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from signal import Signals
 
 from pytest_llmperf import record
 from pytest_llmperf.bench import Side
 from pytest_llmperf.errors import InvalidMeasurement
-from pytest_llmperf.failover.drill import Drill, Orders, Station
+from pytest_llmperf.failover.drill import Drill, Orders, Station, Victim
 from pytest_llmperf.markers import Failover
 from pytest_llmperf.measure import Surroundings, Target
 from pytest_llmperf.measure.work import collector_at_rest
@@ -57,25 +58,38 @@ def hand_over(
         stall_s=plan.stall_s,
         planned=_requests(workload, around.seed),
     )
-    first = targets[0].running
-    drill = Drill(
-        orders,
-        [_station(each) for each in targets],
-        first,
-        add=around.add,
-        clock=around.clock,
-        tell=around.tell,
-    )
+    stations = [_station(each) for each in targets]
     reason: str | None = "interrupted"
     try:
-        with collector_at_rest():
-            reason = drill.run()
+        with around.watching(start.measurement_id) as look, collector_at_rest():
+            reason = Drill(
+                orders,
+                stations,
+                _SeenAlive(targets[0].running, look),
+                add=around.add,
+                clock=around.clock,
+                tell=around.tell,
+            ).run()
     finally:
         end = record.MeasurementEnd(
             measurement_id=start.measurement_id, completed=reason is None, reason=reason
         )
         around.add(end)
     return start.measurement_id
+
+
+class _SeenAlive:
+    """A server whose CPU time is read for the last time before it is killed."""
+
+    def __init__(self, server: Victim, look: Callable[[], None]) -> None:
+        self._server = server
+        self._look = look
+
+    def signal(self, number: Signals) -> tuple[int, ...]:
+        """Send it to all processes; give their ids."""
+        if number is Signals.SIGKILL:
+            self._look()
+        return self._server.signal(number)
 
 
 def _station(target: Target) -> Station:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 import pytest
 
 from pytest_llmperf import record
 from pytest_llmperf.evidence import EvidenceWriter
+from pytest_llmperf.fitness import MachineState
 from pytest_llmperf.testing import ScriptedServer, a_session
 from tests.failover.conftest import Drilled
 
@@ -32,6 +34,18 @@ def suite(fault: str = "killed", servers: str = TWO, within: str = "10.0") -> st
     return text.replace("WITHIN", within)
 
 
+def machine(when: Literal["before", "after"], at_s: int) -> MachineState:
+    """Of two cores that are full of our own work."""
+    return MachineState(
+        measurement_id="m0",
+        when=when,
+        at_ns=at_s * 10**9,
+        cores=2,
+        busy_s=2.0 * at_s,
+        ours_s=1.99 * at_s,
+    )
+
+
 @pytest.fixture
 def recorded(drilled: Drilled, pytester: pytest.Pytester) -> Path:
     """A session's evidence of a failover of three streams."""
@@ -53,6 +67,7 @@ def recorded(drilled: Drilled, pytester: pytest.Pytester) -> Path:
         for arm in run.newest.arms:
             records += [arm.engine, arm.before, arm.after, arm.endpoint]
             records += [*arm.faults, *arm.requests]
+        records += [machine("before", 0), machine("after", 10)]
         for each in records:
             if each is not None:
                 writer.write(each)
@@ -72,6 +87,7 @@ def test_recorded_evidence_gives_the_verdict_with_no_engine(
     result.stdout.fnmatch_lines(
         [
             "PASS * ms *silence across a failover, per stream,*",
+            "*other processes 0.5 % of 2 cores*",
             "PASS *0 asks *silence across a failover, per stream,*",
             "*each stream's silence (the caller's*",
             "*2 PASS, 0 REGRESS, 0 INCONCLUSIVE, 0 INVALID; exit status 0",
@@ -112,7 +128,11 @@ def test_attached_servers_are_not_made_to_fail(
         f"--llmperf-attach=berta={following.url}",
     )
     assert result.ret == 11
-    result.stdout.fnmatch_lines(["*why *The server anton is attached and cannot be made to*"])
+    result.stdout.fnmatch_lines(
+        [
+            "*why *The server anton is attached and cannot be made to*",
+        ]
+    )
     assert first.generations == []
 
 

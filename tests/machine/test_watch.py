@@ -12,7 +12,7 @@ import pytest
 
 from pytest_llmperf.errors import EvidenceError
 from pytest_llmperf.fitness import Canary, MachineState, Precondition
-from pytest_llmperf.machine import Load, Watch, canary, phases, words
+from pytest_llmperf.machine import Load, Watch, canary, host, phases, words
 
 NEEDED = Precondition(measurement_id="m0")
 
@@ -43,6 +43,28 @@ def test_a_window_is_watched_from_before_to_after(made_up: Path) -> None:
     whens = [each.when for each in lines if isinstance(each, MachineState | Canary)]
     assert (whens[:2], whens[-2:]) == (["before", "before"], ["after", "after"])
     assert set(whens[2:-2]) == {"during"}
+
+
+def test_a_process_of_ours_that_is_killed_keeps_what_it_took(
+    written: Callable[[dict[str, str]], Path],
+) -> None:
+    def taken(ticks: int) -> dict[str, str]:
+        fields = ["S", "10", *["0"] * 9, str(ticks), "0", *["0"] * 6, "5"]
+        return {"proc/11/stat": f"11 (engine) {' '.join(fields)}\n"}
+
+    lines: list[object] = []
+    root = written(taken(0))
+    watch = Watch(lines.append, clock=counting(), ours=10, root=root, every_s=3600)
+    with watch.watching(NEEDED) as look:
+        written(taken(5 * host.ticks()))
+        look()
+        (root / "proc/11/stat").unlink()
+    states = [each for each in lines if isinstance(each, MachineState)]
+    assert [(each.when, each.ours_s) for each in states] == [
+        ("before", 0.0),
+        ("during", 5.0),
+        ("after", 5.0),
+    ]
 
 
 def test_nothing_is_sampled_once_the_window_is_over(made_up: Path) -> None:

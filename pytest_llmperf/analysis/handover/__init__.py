@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 
+from pytest_llmperf import proof
 from pytest_llmperf.analysis.handover.proven import contradictions, findings
 from pytest_llmperf.analysis.handover.switch import Ask, Silence, Switch
 from pytest_llmperf.denominator import Denominator
@@ -62,15 +63,17 @@ class Handover:
 
     @cached_property
     def contradictions(self) -> tuple[Contradiction, ...]:
-        """Why this is no failover under load; empty where it is."""
+        """Why this is no failover under load on a fit machine; empty where it is one."""
         found: dict[str, Contradiction] = {}
         for switch in self.switches:
-            for each in contradictions(switch, self.fault):
+            for each in (*contradictions(switch, self.fault), *proof.unfit(switch.first)):
                 found.setdefault(each.kind, each)
         return tuple(found.values())
 
     @property
     def findings(self) -> tuple[str, ...]:
         """What a reader should know that does not make it invalid."""
-        texts = (text for each in self.switches for text in findings(each))
+        texts = [text for each in self.switches for text in findings(each)]
+        firsts = (each.first for each in self.switches)
+        texts += [found.text for first in firsts for found in proof.told_of_machine(first)]
         return tuple(dict.fromkeys([*self.notes, *texts]))
