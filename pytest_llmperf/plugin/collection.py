@@ -13,6 +13,7 @@ from pytest_llmperf.assumption import BOOTS
 from pytest_llmperf.declaration import Declaration
 from pytest_llmperf.errors import UsageError
 from pytest_llmperf.gate import Gate
+from pytest_llmperf.markers import Failover
 from pytest_llmperf.run import Levels
 from pytest_llmperf.settings import Settings
 
@@ -62,6 +63,11 @@ def _lines(
             "decides nothing of a build; use --llmperf-mode=quick, or let a profile boot engines"
         )
     for gate in gates:
+        if settings.attach and isinstance(declared[gate.node_id].plan, Failover):
+            yield (
+                f"{gate.node_id}: attached servers cannot be made to fail, and nothing is booted "
+                "beside them; a failover is measured without --llmperf-attach"
+            )
         share = gate.shares.claim
         for line in foresight.doubts(declared[gate.node_id], gate.claims, levels, share, boots):
             yield f"underpowered: {gate.node_id}: {line}"

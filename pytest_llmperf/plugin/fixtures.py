@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_llmperf.budget import Budget
-from pytest_llmperf.errors import InvalidMeasurement
+from pytest_llmperf.errors import InvalidMeasurement, NotAttached
+from pytest_llmperf.markers import Failover
 from pytest_llmperf.plugin.keys import DECLARATION, GATE, SESSION, SETTINGS
 
 if TYPE_CHECKING:
@@ -95,6 +96,7 @@ def gemma_autoregressive(
 
 @pytest.fixture
 def engine(
+    request: pytest.FixtureRequest,
     llmperf_session: Session,
     llmperf_round: int,  # noqa: ARG001 - likewise
 ) -> Callable[..., Lease]:
@@ -106,7 +108,7 @@ def engine(
 
     def lease(name: str, *, speculation: bool = True, **overrides: Any) -> Lease:  # noqa: ANN401
         leased: Lease = _attached_or_skip(
-            llmperf_session, name, speculation=speculation, **overrides
+            request, llmperf_session, name, speculation=speculation, **overrides
         )
         return leased
 
@@ -126,20 +128,29 @@ def _booted(request: pytest.FixtureRequest, session: Session, name: str) -> Leas
     """Lease an engine and have it up, together with the others the same test asks for."""
     wanted = [each for each in ENGINE_FIXTURES if each in request.fixturenames]
     leases = {
-        each: _attached_or_skip(session, each, speculation=ENGINE_FIXTURES[each]) for each in wanted
+        each: _attached_or_skip(request, session, each, speculation=ENGINE_FIXTURES[each])
+        for each in wanted
     }
     session.boot(list(leases.values()))
     lease: Lease = leases[name]
     return lease
 
 
-def _attached_or_skip(session: Session, name: str, **arguments: Any) -> Any:  # noqa: ANN401
-    from pytest_llmperf.server.pool import NotAttached  # noqa: PLC0415 - loaded when a test asks
+def _attached_or_skip(
+    request: pytest.FixtureRequest,
+    session: Session,
+    name: str,
+    **arguments: Any,  # noqa: ANN401
+) -> Any:  # noqa: ANN401
+    from pytest_llmperf.session.taking_over import not_beside  # noqa: PLC0415 - when a test asks
 
     try:
         return session.lease(name, **arguments)
     except NotAttached as error:
-        pytest.skip(str(error))
+        declared = request.node.stash.get(DECLARATION, None)
+        is_failover = declared is not None and isinstance(declared.plan, Failover)
+        attached = request.config.stash[SETTINGS].attach
+        pytest.skip(str(not_beside(name, attached) if is_failover else error))
 
 
 def _refuse_reruns(item: pytest.Item) -> None:

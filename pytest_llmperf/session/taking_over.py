@@ -10,7 +10,7 @@ from signal import Signals
 
 from pytest_llmperf import record
 from pytest_llmperf.bench import Side
-from pytest_llmperf.errors import InvalidMeasurement
+from pytest_llmperf.errors import InvalidMeasurement, NotAttached
 from pytest_llmperf.failover.drill import Drill, Orders, Station, Victim
 from pytest_llmperf.markers import Failover
 from pytest_llmperf.measure import Surroundings, Target
@@ -38,6 +38,18 @@ def check_room(sides: Sequence[Side], *, resident: int, attached: Mapping[str, s
             f"The order is {', '.join(engines)}.",
             "Use a profile with resident = 2 on a machine where two fit.",
         )
+
+
+def not_beside(name: str, attached: Mapping[str, str]) -> NotAttached:
+    """Say that a failover of an attached and a booted server is none that can be made."""
+    listed = ", ".join(f"{each}={url}" for each, url in attached.items())
+    return NotAttached(
+        f"There is no failover between attached servers and {name}, which is not attached.",
+        f"Attached are: {listed}. Beside them nothing is booted, and none of them can be made to "
+        "fail.",
+        "Let the profile boot all servers of the test: run it without --llmperf-attach, with a "
+        "profile that has resident = 2 and no [attach].",
+    )
 
 
 def hand_over(

@@ -130,9 +130,27 @@ def test_attached_servers_are_not_made_to_fail(
     assert result.ret == 11
     result.stdout.fnmatch_lines(
         [
+            "llmperf: test_it.py::*: attached servers cannot be made to fail, and nothing is *",
             "*why *The server anton is attached and cannot be made to*",
         ]
     )
+    assert first.generations == []
+
+
+def test_a_failover_of_one_attached_and_one_booted_server_is_said_to_be_none(
+    pytester: pytest.Pytester, servers: tuple[ScriptedServer, ScriptedServer]
+) -> None:
+    first, _ = servers
+    result = run_suite(pytester, suite(), f"--llmperf-attach=anton={first.url}", "-rs")
+    result.assert_outcomes(skipped=1)
+    told = " ".join(" ".join(result.outlines).split())
+    assert (
+        "There is no failover between attached servers and berta, which is not attached. "
+        f"Attached are: anton={first.url}. Beside them nothing is booted, and none of them can be "
+        "made to fail. Let the profile boot all servers of the test: run it without "
+        "--llmperf-attach, with a profile that has resident = 2 and no [attach]."
+    ) in told
+    assert "Add --llmperf-attach berta=URL" not in told
     assert first.generations == []
 
 
