@@ -6,7 +6,7 @@ Whether a plan can decide a claim at all is in ``foresight``; judging it is in `
 from __future__ import annotations
 
 import dis
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from types import CodeType
 
 import msgspec
@@ -30,6 +30,7 @@ QUANTILES = {"p50_s": 0.5, "p90_s": 0.9, "p95_s": 0.95, "p99_s": 0.99}
 """The keywords of ``assert_latency``, and the quantile of each."""
 
 _THROUGHPUT = "assert_throughput"
+_FLOOR = "at_least_tps"
 
 
 class Claims(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,11 +44,25 @@ class Claims(msgspec.Struct, frozen=True, kw_only=True):
     """Quantiles of which a latency is asserted."""
     is_throughput: bool = False
     """Whether a median throughput is asserted."""
+    budgets: dict[str, tuple[str, ...]] = {}
+    """Keywords that have no limit but budgets, with the names of these."""
 
     @property
     def count(self) -> int:
         """How many times the test may be red by chance."""
         return self.of_limits + self.of_the_past
+
+    def judged_with(self, known: Container[str]) -> Claims:
+        """The same where only these budgets are there: without what has no limit."""
+        missing = {
+            word for word, names in self.budgets.items() if not any(each in known for each in names)
+        }
+        unjudged = {p for word, p in QUANTILES.items() if word in missing}
+        return msgspec.structs.replace(
+            self,
+            latencies=tuple(p for p in self.latencies if p not in unjudged),
+            is_throughput=self.is_throughput and _FLOOR not in missing,
+        )
 
 
 class Shares(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,8 +74,13 @@ class Shares(msgspec.Struct, frozen=True, kw_only=True):
     """Of all claims against the past together, which divide it by Holm."""
 
 
-def claims_of(code: CodeType | None) -> Claims:
-    """Read a test function's claims; one in which no assertion is found makes one of a limit."""
+def claims_of(
+    code: CodeType | None, budgets: Mapping[str, tuple[str, ...]] | None = None
+) -> Claims:
+    """Read a test function's claims; one in which no assertion is found makes one of a limit.
+
+    :param budgets: keywords that have no limit but budgets, with the names of these.
+    """
     if code is None:
         return Claims()
     named = [str(each.argval) for each in dis.get_instructions(code)]
@@ -73,6 +93,7 @@ def claims_of(code: CodeType | None) -> Claims:
         of_the_past=past,
         latencies=tuple(p for word, p in QUANTILES.items() if word in words),
         is_throughput=_THROUGHPUT in named,
+        budgets=dict(budgets or {}),
     )
 
 

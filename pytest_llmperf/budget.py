@@ -51,20 +51,35 @@ def near_miss(name: str, known: Iterable[str]) -> str | None:
 
 def asked_for(test: Callable[..., Any]) -> list[str]:
     """The names that a test's own text gives to ``budget(...)``; none where it has no source."""
+    return [name for each in _calls(test) if (name := _name_of(each)) is not None]
+
+
+def by_keyword(test: Callable[..., Any]) -> dict[str, tuple[str, ...]]:
+    """The keywords whose value in a test's own text is ``budget(...)`` wherever they stand."""
+    found: dict[str, list[str | None]] = {}
+    for call in _calls(test):
+        for each in call.keywords:
+            if each.arg is not None:
+                found.setdefault(each.arg, []).append(_name_of(each.value))
+    named = {keyword: [name for name in names if name] for keyword, names in found.items()}
+    return {keyword: tuple(named[keyword]) for keyword in found if all(found[keyword])}
+
+
+def _calls(test: Callable[..., Any]) -> list[ast.Call]:
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(test)))
     except (OSError, TypeError, SyntaxError):
         return []
-    return [
-        call.args[0].value
-        for call in ast.walk(tree)
-        if isinstance(call, ast.Call)
-        and isinstance(call.func, ast.Name)
-        and call.func.id == "budget"
-        and call.args
-        and isinstance(call.args[0], ast.Constant)
-        and isinstance(call.args[0].value, str)
-    ]
+    return [each for each in ast.walk(tree) if isinstance(each, ast.Call)]
+
+
+def _name_of(value: ast.expr) -> str | None:
+    """The name in ``budget("name")``; ``None`` of anything else."""
+    match value:
+        case ast.Call(func=ast.Name(id="budget"), args=[ast.Constant(value=str(name)), *_]):
+            return name
+        case _:
+            return None
 
 
 def misspelt(asked: Iterable[str], known: Mapping[str, float]) -> list[str]:

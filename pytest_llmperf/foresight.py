@@ -10,8 +10,10 @@ from collections.abc import Iterator
 from pytest_llmperf.asserted import Claims
 from pytest_llmperf.assumption import BOOTS, Relation
 from pytest_llmperf.assumption.reach import of_quantile, quantile_plan, turns_for_quantile
+from pytest_llmperf.assumption.student import turns_to_estimate
 from pytest_llmperf.declaration import Declaration
 from pytest_llmperf.errors import UsageError
+from pytest_llmperf.markers import Burst, Failover, Ladder
 from pytest_llmperf.run import Levels
 from pytest_llmperf.units import counted, percent, quantile_name
 
@@ -21,9 +23,9 @@ def mistake(declared: Declaration, claims: Claims, levels: Levels, boots: int) -
 
     Only what holds for the whole alpha of a run is one: fewer selected tests would not help.
     """
-    if boots > 1:
+    if boots > 1 or declared.windows is not None:
         return None
-    for p, relation in _quantiles(claims):
+    for p, relation in _quantiles(declared, claims):
         try:
             quantile_plan(declared.plan.turns, p, levels.alpha, relation)
         except UsageError as error:
@@ -35,26 +37,53 @@ def doubts(
     declared: Declaration, claims: Claims, levels: Levels, share: float, boots: int
 ) -> Iterator[str]:
     """Say what of a gate this run cannot decide, though a larger one or a part of it could."""
-    turns = declared.plan.turns
     if 1 < boots < BOOTS and claims.of_limits:
         yield f"{counted(boots, 'boot')} decide nothing of a build: it takes {BOOTS}"
     if boots > 1:
         return
-    for p, relation in _quantiles(claims):
-        name, level = quantile_name(p), levels.alpha * share
-        if of_quantile(turns, p, relation) > level:
-            fewest = turns_for_quantile(p, level, relation)
-            yield (
-                f"{name} of {counted(turns, 'turn')} can never be REGRESS at this claim's share "
-                f"of alpha, {percent(level)}: that takes {fewest} turns, or fewer gates at once"
-            )
-        other: Relation = "at least" if relation == "at most" else "at most"
-        if of_quantile(turns, p, other) > levels.beta:
-            fewest = turns_for_quantile(p, levels.beta, other)
-            yield f"{name} of {counted(turns, 'turn')} can never be PASS: that takes {fewest} turns"
+    for p, relation in _quantiles(declared, claims):
+        if declared.windows is None:
+            yield from _of_turns(declared.plan.turns, p, relation, levels, share)
+        else:
+            yield from _of_windows(declared, declared.windows, p)
 
 
-def _quantiles(claims: Claims) -> Iterator[tuple[float, Relation]]:
+def _of_turns(
+    turns: int, p: float, relation: Relation, levels: Levels, share: float
+) -> Iterator[str]:
+    name, level = quantile_name(p), levels.alpha * share
+    if of_quantile(turns, p, relation) > level:
+        fewest = turns_for_quantile(p, level, relation)
+        yield (
+            f"{name} of {counted(turns, 'turn')} can never be REGRESS at this claim's share "
+            f"of alpha, {percent(level)}: that takes {fewest} turns, or fewer gates at once"
+        )
+    other: Relation = "at least" if relation == "at most" else "at most"
+    if of_quantile(turns, p, other) > levels.beta:
+        fewest = turns_for_quantile(p, levels.beta, other)
+        yield f"{name} of {counted(turns, 'turn')} can never be PASS: that takes {fewest} turns"
+
+
+def _of_windows(declared: Declaration, windows: int, p: float) -> Iterator[str]:
+    """Of requests that overlap the window is what is repeated on one boot."""
+    name = quantile_name(p)
+    if windows < BOOTS:
+        yield (
+            f"{name} over {counted(windows, 'window')} of load is not judged on one boot: that "
+            f"takes {BOOTS} windows"
+        )
+    each = declared.plan.turns // windows
+    if declared.denominator.clock != "span" and each < (fewest := turns_to_estimate(p)):
+        yield (
+            f"{name} of a window of {counted(each, 'turn')} cannot be estimated: that takes "
+            f"{fewest} a window"
+        )
+
+
+def _quantiles(declared: Declaration, claims: Claims) -> Iterator[tuple[float, Relation]]:
+    """What is judged by turns or windows of one boot; a burst's numbers and a ladder's are not."""
+    if isinstance(declared.plan, Burst | Ladder | Failover):
+        return
     for p in claims.latencies:
         yield p, "at most"
     if claims.is_throughput:

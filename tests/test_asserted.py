@@ -91,3 +91,12 @@ def test_what_cannot_err_by_chance_takes_no_share() -> None:
     limited, exact = Claims(), Claims(of_limits=0)
     assert shares([limited, exact, exact]).claim == 1.0
     assert shares([exact]).claim == 1.0
+
+
+def test_a_claim_is_judged_where_one_of_its_budgets_is_there() -> None:
+    budgets = {"p50_s": ("turn.p50",), "p95_s": ("turn.p95", "other.p95"), "at_least_tps": ("tps",)}
+    every = Claims(latencies=(0.5, 0.95, 0.99), is_throughput=True, budgets=budgets)
+    none, all_of_it = every.judged_with(()), every.judged_with(("turn.p50", "other.p95", "tps"))
+    assert (none.latencies, none.is_throughput) == ((0.99,), False)
+    assert all_of_it == every
+    assert none.count == every.count

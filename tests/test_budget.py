@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pytest_llmperf.budget import asked_for, look_up, misspelt
+from pytest_llmperf.budget import asked_for, by_keyword, look_up, misspelt
 
 
 def a_test(budget: Callable[[str], Any], name: str) -> None:
@@ -17,6 +17,16 @@ def a_test(budget: Callable[[str], Any], name: str) -> None:
 def test_the_names_that_a_test_asks_for_are_read_from_its_text() -> None:
     assert asked_for(a_test) == ["turn.p50", "turn.p95"]
     assert asked_for(len) == []
+
+
+def a_gate(check: Callable[..., None], budget: Callable[[str], Any], limit: float) -> None:
+    check(p50_s=budget("turn.p50"), p90_s=budget("turn.p90"), p95_s=limit)
+    check(p50_s=budget("other.p50"), p90_s=limit)
+
+
+def test_keywords_that_have_no_limit_but_budgets_are_read_from_a_test_s_text() -> None:
+    assert by_keyword(a_gate) == {"p50_s": ("turn.p50", "other.p50")}
+    assert by_keyword(len) == {}
 
 
 def test_a_budget_that_is_there_has_its_limit_and_no_guess() -> None:

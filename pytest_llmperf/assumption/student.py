@@ -67,8 +67,7 @@ def quantile_against_over_boots(
     logs = [math.log(quantile(turns, p)) for turns in boots]
     assumption = f"{replicate}s are independent, and the logs of their quantiles normal"
     comparison = _one_sample(logs, claim, replicate=replicate, fewest=BOOTS, assumption=assumption)
-    tail = min(p, 1 - p)
-    fewest, shortest = math.ceil((2 - tail) / (3 * tail) - _EQUAL), min(map(len, boots))
+    fewest, shortest = turns_to_estimate(p), min(map(len, boots))
     if shortest >= fewest:
         return comparison
     warning = (
@@ -77,6 +76,16 @@ def quantile_against_over_boots(
     return msgspec.structs.replace(
         comparison, p_regress=None, p_pass=None, warnings=(*comparison.warnings, warning)
     )
+
+
+def turns_to_estimate(p: float) -> int:
+    """The fewest turns of one boot or window whose ``p`` quantile is no mere extreme.
+
+    Formula: (2 - tail) / (3 tail), with the tail that is nearer: there the median-unbiased
+    position of the quantile, (n + 1/3) p + 1/3, lies within the sample.
+    """
+    tail = min(p, 1 - p)
+    return math.ceil((2 - tail) / (3 * tail) - _EQUAL)
 
 
 def ratio_against(

@@ -25,7 +25,8 @@ def check(
 
     :raises UsageError: the profile is wrong, or a gate could never be red.
     """
-    levels = Levels.of(profile.load(settings.profile))
+    chosen = profile.load(settings.profile)
+    levels = Levels.of(chosen)
     _share(gates)
     boots = max((gate.planned_rounds for gate in gates), default=1)
     if settings.replay is not None:
@@ -41,7 +42,7 @@ def check(
             "\n".join(mistakes),
             "Nothing was booted.",
         )
-    return tuple(_lines(gates, declared, settings, levels, boots))
+    return tuple(_lines(gates, declared, settings, chosen, boots))
 
 
 def _share(gates: Sequence[Gate]) -> None:
@@ -54,9 +55,10 @@ def _lines(
     gates: Sequence[Gate],
     declared: Mapping[str, Declaration],
     settings: Settings,
-    levels: Levels,
+    chosen: profile.Profile,
     boots: int,
 ) -> Iterator[str]:
+    levels = Levels.of(chosen)
     if settings.attach and settings.mode == "gate" and boots > 1:
         yield (
             f"an attached server is not booted again: {boots} rounds on it are one boot, which "
@@ -68,8 +70,8 @@ def _lines(
                 f"{gate.node_id}: attached servers cannot be made to fail, and nothing is booted "
                 "beside them; a failover is measured without --llmperf-attach"
             )
-        share = gate.shares.claim
-        for line in foresight.doubts(declared[gate.node_id], gate.claims, levels, share, boots):
+        share, claims = gate.shares.claim, gate.claims.judged_with(chosen.budgets)
+        for line in foresight.doubts(declared[gate.node_id], claims, levels, share, boots):
             yield f"underpowered: {gate.node_id}: {line}"
     if settings.mode == "gate" and settings.history.is_dir() and boots >= BOOTS:
         past = [gate.node_id for gate in gates if gate.claims.of_the_past]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pytest_llmperf import declaration, markers
+from pytest_llmperf import budget, declaration, markers
 from pytest_llmperf.asserted import claims_of
 from pytest_llmperf.plugin.fixtures import ENGINE_FIXTURES
 from pytest_llmperf.plugin.keys import DECLARATION, GATE, GATES, ROUNDS
@@ -54,7 +54,9 @@ def declare(item: pytest.Item) -> Iterable[str]:
         if gate is None:
             gate = Gate(key, declared.speedup or declared.denominator)
             gate.planned_rounds = item.config.stash[ROUNDS]
-            gate.claims = claims_of(getattr(getattr(item, "function", None), "__code__", None))
+            test = getattr(item, "function", None)
+            budgets = {} if test is None else budget.by_keyword(test)
+            gate.claims = claims_of(getattr(test, "__code__", None), budgets)
             gates.append(gate)
         item.stash[DECLARATION] = declared
         item.stash[GATE] = gate

@@ -183,6 +183,27 @@ def test_what_a_plan_cannot_decide_is_told_before_anything_runs(
     )
 
 
+def test_a_limit_that_this_machine_lacks_is_not_called_underpowered(
+    suite: pytest.Pytester, attached: Run
+) -> None:
+    suite.makepyfile(
+        """
+        import pytest
+        from pytest_llmperf import assert_latency
+
+        @pytest.mark.cached_turn(turns=12)
+        def test_router(llmperf, gemma, talks, budget) -> None:
+            assert_latency(llmperf(gemma, talks), p95_s=budget("router.p95"), p90_s=30)
+        """
+    )
+    suite.makefile(".toml", here="extends = 'miniature'\n[budgets.router]\np95 = 30\n")
+    without = attached("--collect-only").stdout.str()
+    assert "p95 of 12 turns" not in without
+    assert "p90 of 12 turns can never be PASS" in without
+    with_it = attached("--collect-only", "--llmperf-profile=here.toml").stdout.str()
+    assert "p95 of 12 turns can never be PASS" in with_it
+
+
 def test_rounds_on_an_attached_server_are_told_to_be_one_boot(
     suite: pytest.Pytester, attached: Run
 ) -> None:
