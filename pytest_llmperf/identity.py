@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
@@ -40,6 +41,8 @@ _OF_MODEL = ("--model", "--revision")
 _OF_DRAFTER = ("--speculative-config",)
 _GIB = 2**30
 _SHOWN = 60
+_BEYOND = 12
+"""Characters that are shown at least from where two texts begin to differ, and before it."""
 
 
 class Half(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -96,7 +99,10 @@ class Difference(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return first if first in _ITEMS else field
 
     def __str__(self) -> str:
-        return f"{self.field}: {_shown(self.mine)} against {_shown(self.theirs)}"
+        mine, theirs = _apart(_text(self.mine), _text(self.theirs))
+        if mine == theirs and not self.is_unknown:  # a text against the number that it spells
+            mine, theirs = repr(self.mine), repr(self.theirs)
+        return f"{self.field}: {mine} against {theirs}"
 
 
 def place_of(measured: Measured) -> Half:
@@ -334,6 +340,20 @@ def _is_inside_unknown(field: str, mine: Half, theirs: Half) -> bool:
     return mine.facts.get(whole) is None or theirs.facts.get(whole) is None
 
 
-def _shown(value: Value) -> str:
-    text = "unknown" if value is None else str(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+def _text(value: Value) -> str:
+    return "unknown" if value is None else str(value)
+
+
+def _apart(one: str, other: str) -> tuple[str, str]:
+    """Both texts, long ones cut to the part in which they begin to differ."""
+    if max(len(one), len(other)) <= _SHOWN:
+        return one, other
+    alike = len(os.path.commonprefix([one, other]))
+    start = 0 if alike < _SHOWN - _BEYOND else alike - _BEYOND
+    return _cut(one, start), _cut(other, start)
+
+
+def _cut(text: str, start: int) -> str:
+    shown = text[start : start + _SHOWN]
+    before, after = "..." if start else "", "..." if start + _SHOWN < len(text) else ""
+    return f"{before}{shown}{after}"

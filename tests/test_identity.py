@@ -284,3 +284,29 @@ def test_a_half_differs_from_itself_exactly_in_what_it_does_not_know(half: Half)
 def test_equal_digests_mean_no_difference(one: Half, other: Half) -> None:
     if one.digest is not None and one.digest == other.digest:
         assert differences(one, other) == ()
+
+
+DIGEST = "f2591c" * 11
+
+
+def shown(mine: identity.Value, theirs: identity.Value) -> list[str]:
+    text = str(Difference("subject", "drafter.digest", mine, theirs))
+    return text.removeprefix("drafter.digest: ").split(" against ")
+
+
+def test_long_values_are_shown_where_they_begin_to_differ() -> None:
+    mine, theirs = shown(f"{DIGEST} mtp", f"{DIGEST} small")
+    assert (mine, theirs) == ("...2591cf2591c mtp", "...2591cf2591c small")
+    early = shown("a" * 70, "b" * 70)
+    assert early == ["a" * 60 + "...", "b" * 60 + "..."]
+
+
+def test_a_text_is_told_from_the_number_that_it_spells() -> None:
+    assert shown("1", 1) == ["'1'", "1"]
+
+
+@given(st.text("ab", max_size=200), st.text("ab", max_size=200))
+def test_what_differs_never_looks_the_same(mine: str, theirs: str) -> None:
+    one, other = shown(mine, theirs)
+    assert (one == other) == (mine == theirs)
+    assert max(len(one), len(other)) <= 66
