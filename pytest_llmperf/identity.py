@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
@@ -348,7 +347,8 @@ def _apart(one: str, other: str) -> tuple[str, str]:
     """Both texts, long ones cut to the part in which they begin to differ."""
     if max(len(one), len(other)) <= _SHOWN:
         return one, other
-    alike = len(os.path.commonprefix([one, other]))
+    pairs = enumerate(zip(one, other, strict=False))
+    alike = next((at for at, (mine, theirs) in pairs if mine != theirs), min(len(one), len(other)))
     start = 0 if alike < _SHOWN - _BEYOND else alike - _BEYOND
     return _cut(one, start), _cut(other, start)
 

@@ -276,11 +276,57 @@ class TestSharedConversations:
         with pytest.raises(UsageError) as caught:
             Traffic.from_sharegpt(path)
         assert caught.value.evidence.splitlines() == [
-            f"{path}: conversation 1: no list called conversations",
-            f"{path}: conversation 2: nobody asks anything in it",
-            f"{path}: conversation 3: conversations[0] is from neither human, gpt nor system",
-            f"{path}: conversation 4: conversations[0] is not an object with a value",
+            f"{path}:1:2: conversation 1: no list called conversations",
+            f"{path}:1:29: conversation 2: nobody asks anything in it",
+            f"{path}:1:103: conversation 3: conversations[0] is from neither human, gpt nor system",
+            f"{path}:1:197: conversation 4: conversations[0] is not an object with a value",
         ]
+        assert caught.value.what == f"{path} has 4 conversations that cannot be sent."
+
+    def test_a_wrong_conversation_is_named_by_the_line_that_it_begins_in(
+        self, write: Write
+    ) -> None:
+        sound = {"conversations": [{"from": "human", "value": 'a\nb [ " ] {'}]}
+        text = json.dumps([sound, {"id": 7}, sound, [[]]], indent=2)
+        path = write(text, name="chats.json")
+        with pytest.raises(UsageError) as caught:
+            Traffic.from_sharegpt(path)
+        begins = [n for n, line in enumerate(text.splitlines(), 1) if line in {"  {", "  ["}]
+        assert caught.value.evidence.splitlines() == [
+            f"{path}:{begins[1]}:3: conversation 2: no list called conversations",
+            f"{path}:{begins[3]}:3: conversation 4: no list called conversations",
+        ]
+
+    @given(
+        entries=st.lists(
+            st.recursive(
+                st.none()
+                | st.booleans()
+                | st.integers()
+                | st.floats(allow_nan=False, allow_infinity=False)
+                | st.text(),
+                lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+                max_leaves=5,
+            ),
+            min_size=1,
+        ),
+        indent=st.sampled_from([None, 0, 2]),
+    )
+    @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+    def test_every_wrong_entry_is_where_it_is_said_to_be(
+        self, tmp_path: Path, entries: list[object], indent: int | None
+    ) -> None:
+        path = tmp_path / "chats.json"
+        text = json.dumps(entries, indent=indent, allow_nan=False, ensure_ascii=False)
+        path.write_text(text, encoding="utf-8", newline="")
+        with pytest.raises(UsageError) as caught:
+            Traffic.from_sharegpt(path)
+        lines = text.split("\n")
+        named = caught.value.evidence.splitlines()
+        assert len(named) == len(entries)
+        for each, entry in zip(named, entries, strict=True):
+            line, column = map(int, each.removeprefix(f"{path}:").split(":")[:2])
+            assert lines[line - 1][column - 1] == json.dumps(entry, ensure_ascii=False)[0]
 
     def test_what_is_no_list_is_refused(self, write: Write) -> None:
         with pytest.raises(UsageError, match="no list of conversations"):

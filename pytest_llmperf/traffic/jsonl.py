@@ -1,0 +1,111 @@
+"""One line of a log of chat requests: an OpenAI body, and when it came.
+
+Lines in general are in ``lines``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from pytest_llmperf.planned import RESERVED, PlannedRequest
+from pytest_llmperf.traffic.lines import Came, Wrong, kind, whole
+
+_NOT_SENT = RESERVED | {"max_completion_tokens", "user", "metadata", "store", "safety_identifier"}
+"""Fields of a body that are read here, or that say who asked."""
+
+
+def logged(line: Mapping[str, Any], name: str, max_tokens: int | None) -> Came:
+    """The request of one line.
+
+    :param max_tokens: for a line that says none.
+    :raises Wrong: it cannot be sent.
+    """
+    body = line.get("body", line)
+    if not isinstance(body, dict):
+        raise Wrong(f"body is a {kind(body)}, not an object")
+    stamp = line.get("timestamp")
+    extra = {key: value for key, value in body.items() if key not in {*_NOT_SENT, "timestamp"}}
+    if extra.get("n", 1) != 1:
+        raise Wrong("n asks for several answers; one request has one")
+    request = PlannedRequest(
+        prompt=name,
+        **_asked(body),
+        max_tokens=_length(body, max_tokens),
+        temperature=_temperature(body),
+        seed=whole(body, "seed", None),
+        extra=extra,
+        private=True,
+    )
+    return Came(request=request, at_s=None if stamp is None else _seconds(stamp))
+
+
+def _asked(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The prompt's fields of a planned request."""
+    if "messages" in body:
+        tools = body.get("tools") or []
+        if not isinstance(tools, list) or not all(isinstance(each, dict) for each in tools):
+            raise Wrong("tools is not a list of objects")
+        return {"messages": tuple(_messages(body["messages"])), "tools": tuple(tools)}
+    if "prompt" not in body:
+        raise Wrong("neither messages nor prompt")
+    if not isinstance(body["prompt"], str) or not body["prompt"]:
+        raise Wrong(f"prompt is {_article(body['prompt'])}, not a text with anything in it")
+    return {"endpoint": "completions", "text": body["prompt"]}
+
+
+def _article(value: object) -> str:
+    return "an empty text" if value == "" else f"a {kind(value)}"
+
+
+def _messages(found: object) -> Iterator[dict[str, Any]]:
+    if not isinstance(found, list) or not found:
+        raise Wrong("messages is not a list with anything in it")
+    for number, each in enumerate(found):
+        where = f"messages[{number}]"
+        if not isinstance(each, dict) or not isinstance(each.get("role"), str):
+            raise Wrong(f"{where} is not an object with a role")
+        _check_content(where, each.get("content"))
+        yield each
+
+
+def _check_content(where: str, content: object) -> None:
+    if content is None or isinstance(content, str):
+        return
+    if not isinstance(content, list):
+        raise Wrong(f"{where}.content is a {kind(content)}, not a text or a list of parts")
+    for number, part in enumerate(content):
+        is_text = isinstance(part, dict) and part.get("type") == "text"
+        if not is_text or not isinstance(part.get("text"), str):
+            raise Wrong(f"{where}.content[{number}] is no text part; only text is measured")
+
+
+def _length(body: Mapping[str, Any], otherwise: int | None) -> int:
+    for field in ("max_completion_tokens", "max_tokens"):
+        if body.get(field) is not None:
+            return whole(body, field, 1) or 1
+    if otherwise is None:
+        raise Wrong("no max_tokens; say max_tokens=N for lines without one")
+    return otherwise
+
+
+def _temperature(body: Mapping[str, Any]) -> float:
+    value = body.get("temperature")
+    if value is None:
+        return 0.0
+    if not isinstance(value, int | float) or isinstance(value, bool) or value < 0:
+        raise Wrong("temperature is not a number from 0")
+    return float(value)
+
+
+def _seconds(stamp: object) -> float:
+    if isinstance(stamp, int | float) and not isinstance(stamp, bool) and math.isfinite(stamp):
+        return float(stamp)
+    if isinstance(stamp, str):
+        try:
+            return datetime.fromisoformat(stamp).timestamp()
+        except (ValueError, OverflowError, OSError):
+            pass
+    raise Wrong("timestamp is neither a number of seconds nor a date and time of ISO 8601")
