@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cached_property
 from statistics import median
 
-from pytest_llmperf import counters
+from pytest_llmperf import counters, machine
 from pytest_llmperf.evidence import Measured
 from pytest_llmperf.load import burst
 from pytest_llmperf.proof import Contradiction
@@ -96,6 +96,14 @@ class Onset:
             ("median, due to first token", quantity(self.first_token_s, "s")),
             ("output tokens, whole burst", quantity(self.aggregate_tps, "tok/s")),
             ("preemptions", count(preempted)),
+        )
+
+    @property
+    def on_machine(self) -> tuple[str, ...]:
+        """A line each for the machine before, during and after; none for what was not watched."""
+        states = self.measured.machine
+        return tuple(
+            f"The machine {when} the burst: {words}." for when, words in machine.phases(states)
         )
 
     def _wait(self, p: float) -> str:

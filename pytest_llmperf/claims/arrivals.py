@@ -105,7 +105,9 @@ class _Page:
             worst,
             is_red=worst.tally.completed < floor,
         )
-        return self._row(verdict, float(worst.tally.completed), evidence=self._whole(worst))
+        row = self._row(verdict, float(worst.tally.completed), evidence=self._whole(worst))
+        found = (*self.newest.on_machine, *self.run.findings)
+        return msgspec.structs.replace(row, findings=found)
 
     def none_lost(self) -> Row:
         """That each one completed or was refused with a status."""

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import msgspec
 
-from pytest_llmperf.analysis.climb import Climb
+from pytest_llmperf.analysis.climb import Climb, streams_of
 from pytest_llmperf.assertions import check_limit, conclude, gate_name, only_records, wants_run
+from pytest_llmperf.attribution import where
 from pytest_llmperf.claims.seen import Claim, Limit, held
 from pytest_llmperf.load import picture
 from pytest_llmperf.load.burst import Bounded
@@ -57,6 +58,7 @@ def _row(climb: Climb, unit: str, floor: Limit) -> Row:
         estimate=estimate,
         evidence="" if climb.contradictions else _evidence(climb),
         findings=climb.findings,
+        where=_where(climb),
     )
 
 
@@ -79,6 +81,13 @@ def _judged(climb: Climb, claim: Claim) -> tuple[Verdict, float | None]:
     return held(claim, found, climb.first[0]), numbers[-1]
 
 
+def _where(climb: Climb) -> tuple[str, ...]:
+    """Where the time went at the fewest streams and at the best rung."""
+    best, of = climb.best, {streams_of(run): run for run in climb.runs}
+    told = dict.fromkeys([climb.streams[0], climb.streams[0] if best is None else best.streams])
+    return tuple(f"at {counted(each, 'stream')}: {where(of[each].boots).text}" for each in told)
+
+
 def _evidence(climb: Climb) -> str:
     """The best rung and the knee, each with its streams, and what proves the first rung."""
     best, knee = climb.best, climb.knee
@@ -87,5 +96,5 @@ def _evidence(climb: Climb) -> str:
     together = quantity(best.aggregate_tps, "tok/s")
     at = f"{together} together at {counted(best.streams, 'stream')}"
     each = f"{quantity(best.per_stream_tps, 'tok/s')} each"
-    where = "beyond the ladder" if knee is None else f"at {counted(knee.streams, 'stream')}"
-    return f"{at}, {each}; knee (most throughput over latency) {where}"
+    knee_at = "beyond the ladder" if knee is None else f"at {counted(knee.streams, 'stream')}"
+    return f"{at}, {each}; knee (most throughput over latency) {knee_at}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from pytest_llmperf.analysis.onset import Onset
@@ -9,10 +10,13 @@ from pytest_llmperf.budget import Budget
 from pytest_llmperf.claims import assert_burst
 from pytest_llmperf.denominator import SINGLE_STREAM
 from pytest_llmperf.errors import InvalidMeasurement, Regression, UsageError
+from pytest_llmperf.fitness import MachineState, When
+from pytest_llmperf.gate import Gate
 from pytest_llmperf.run import Run
 from pytest_llmperf.verdict import Verdict
 from tests.burst.conftest import Make, answered, failed
 
+PHASES: tuple[tuple[When, float], ...] = (("before", 0.2), ("during", 8.0), ("after", 6.1))
 TEN = [answered(1.0 + number) for number in range(10)]
 
 
@@ -28,6 +32,26 @@ class TestABurst:
             ("PASS", "no request is lost"),
         ]
         assert {each.scope for each in verdicts} == {"this burst only"}
+
+    def test_shows_the_machine_before_during_and_after(self, burst: Make) -> None:
+        states = tuple(
+            MachineState(measurement_id="m0", when=when, at_ns=at_ns, load=load, mhz=(2100.0,))
+            for at_ns, (when, load) in enumerate(PHASES)
+        )
+        boot = msgspec.structs.replace(burst(TEN).measured, machine=states)
+        gate = Gate("test_burst.py::test", boot.arm.denominator)
+        assert_burst(Run([boot], gate=gate))
+        assert gate.rows[0].findings == (
+            "The machine before the burst: load 0.2, 2,100 MHz.",
+            "The machine during the burst: load 8.0, 2,100 MHz.",
+            "The machine after the burst: load 6.1, 2,100 MHz.",
+        )
+
+    def test_on_a_machine_that_was_not_watched_says_nothing_of_it(self, burst: Make) -> None:
+        run = burst(TEN)
+        run.gate = Gate("test_burst.py::test", run.denominator)
+        assert_burst(run)
+        assert run.gate.rows[0].findings == ()
 
     def test_that_lost_one_is_a_regression(self, burst: Make) -> None:
         with pytest.raises(Regression) as raised:

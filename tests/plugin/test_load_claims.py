@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -118,8 +119,14 @@ class TestALadder:
         suite.makepyfile(LADDER.format(gain=1.01))
         result = attached("--llmperf-evidence=recorded")
         result.stdout.fnmatch_lines(
-            ["PASS *x *", "*best throughput of 1 to*", "*streams *together *each 1st token*"]
+            [
+                "PASS *x *",
+                "*best throughput of 1 to*",
+                "*where * at 1 stream: queue *",
+                "*streams *together *each 1st token*",
+            ]
         )
+        assert re.search(r"at [24] streams: queue ", result.stdout.str())
         assert (suite.path / "recorded" / "pictures" / "test_ladder-ladder.svg").exists()
 
     def test_is_judged_alike_when_it_is_replayed(

@@ -101,6 +101,18 @@ def test_samples_of_something_else_do_not_judge_a_claim(
     assert verdict.reason == f"these samples and the claim are not known to be alike: {why}"
 
 
+def test_where_the_time_went_is_told_of_a_claim_that_is_judged_and_of_one_that_is_not(
+    pair: Pairs, claim: Claims
+) -> None:
+    made = pair()
+    for each in (claim(), claim({"streams": 8})):
+        where = _row(made.candidate, made, each).where
+        assert [line.partition(": queue")[0] for line in where] == [
+            "engine candidate",
+            "engine reference",
+        ]
+
+
 def test_what_our_samples_do_not_say_is_unknown_too(pair: Pairs, claim: Claims) -> None:
     (verdict,) = assert_claim(pair(content_class=None), claim(conditions={"content_class": "code"}))
     assert verdict.reason.endswith("content class: code in the claim, unknown here")

@@ -18,6 +18,7 @@ from pytest_llmperf.assertions import (
     ratio_row,
     scope_of,
 )
+from pytest_llmperf.attribution import where_lines
 from pytest_llmperf.claims.published.file import Claim, why_not_ranked
 from pytest_llmperf.claims.published.ours import acceptance_gap, refusals, unknown
 from pytest_llmperf.denominator import CLOCKS, Denominator
@@ -109,6 +110,7 @@ def _refused(run: Run, pair: Pair | None, words: str, why: list[str]) -> Row:
         denominator=run.denominator if pair is None else pair.of,
         arms=pair.arms if pair else None,
         evidence=pair.evidence if pair else run.evidence,
+        where=where_lines([each.boots for each in (pair.runs if pair else (run,))]),
     )
 
 
