@@ -74,6 +74,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Beyond these the machine is unfit to be measured on."""
     attach: dict[str, str] = {}
     """Servers that are already up, by engine name, in the order in which they take over."""
+    metrics: dict[str, str] = {}
+    """Where the metrics page of such a server is, if not at ``/metrics`` of its own address."""
     as_found: bool = False
     """Whether attached servers are taken as they are, with nothing promised of them."""
     budgets: dict[str, float] = {}
@@ -305,7 +307,7 @@ def _profile(name: str, table: Table) -> Profile:
 
 
 def _plain_profile(name: str, table: Table, engines: dict[str, Profile]) -> Profile:
-    drafter = table.get("drafter") or None
+    drafter, attached = table.get("drafter") or None, table.get("attach", {})
     return Profile(
         name=name,
         description=table.get("description", ""),
@@ -316,8 +318,18 @@ def _plain_profile(name: str, table: Table, engines: dict[str, Profile]) -> Prof
         serving=Serving(**table.get("engine", {})),
         statistics=Statistics(**table.get("statistics", {})),
         fitness=Limits(**table.get("fitness", {})),
-        attach=dict(table.get("attach", {})),
+        attach={each: _stated(server, "url") for each, server in attached.items()},
+        metrics={
+            each: page for each, server in attached.items() if (page := _stated(server, "metrics"))
+        },
         as_found=table.get("as_found", False),
         budgets=_flat(table.get("budgets", {})),
         engines=engines,
     )
+
+
+def _stated(server: str | Mapping[str, str], key: str) -> str:
+    """What a profile says of one attached server, whose address may stand alone; empty: nothing."""
+    if isinstance(server, Mapping):
+        return server.get(key, "")
+    return server if key == "url" else ""

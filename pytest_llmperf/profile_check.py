@@ -142,8 +142,22 @@ def _budgets(table: Table, path: _Path) -> Iterator[str]:
 
 def _attached(table: Table, path: _Path) -> Iterator[str]:
     for name, value in table.items():
-        if not isinstance(value, str) or not value.startswith(("http://", "https://")):
-            yield f"{_where((*path, name))} = {value!r} is not an address as http://host:port"
+        here = (*path, name)
+        if not isinstance(value, Mapping):
+            yield from _no_address(value, here)
+            continue
+        if "url" not in value:
+            yield f"{_where(here)} has no url"
+        for key, address in value.items():
+            if key in {"url", "metrics"}:
+                yield from _no_address(address, (*here, key))
+            else:
+                yield f"{_where((*here, key))} is not known; a server has a url and metrics"
+
+
+def _no_address(value: object, path: _Path) -> Iterator[str]:
+    if not isinstance(value, str) or not value.startswith(("http://", "https://")):
+        yield f"{_where(path)} = {value!r} is not an address as http://host:port"
 
 
 def _engines(table: Table, path: _Path) -> Iterator[str]:

@@ -206,6 +206,8 @@ class Engine(_Record, frozen=True, kw_only=True, tag_field="record", tag="engine
     """The fixture's or factory's name: ``gemma``, ``gemma_autoregressive``..."""
     round: int = 0
     url: str
+    metrics_url: str | None = None
+    """Its metrics page, where that is not ``/metrics`` of ``url``."""
     served_model: str
     attached: bool = False
     profile: str | None = None

@@ -28,6 +28,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """False: the default for this machine; an attached server is then taken as it is."""
     attach: dict[str, str] = {}
     """Addresses of servers that are already up, by engine name."""
+    metrics: dict[str, str] = {}
+    """Where their metrics pages are, for those that have them at another address."""
     replay: Path | None = None
     evidence: Path
     """The folder this run's evidence goes to."""

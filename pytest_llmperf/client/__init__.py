@@ -60,6 +60,7 @@ class Client:
     :param token_ids: whether to ask for token ids, which vLLM has and some servers refuse.
     :param trust_env: whether to use the environment's proxies, except for loopback.
     :param address: an address to connect to, in place of looking the host's name up each time.
+    :param metrics_url: the server's metrics page where it is not ``/metrics`` of ``url``.
     :param clock: monotonic nanoseconds, for every stamp.
     :raises UsageError: if the address is no http or https address.
     """
@@ -77,10 +78,13 @@ class Client:
         token_ids: bool = True,
         trust_env: bool = False,
         address: str | None = None,
+        metrics_url: str | None = None,
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self.url = _address(url)
         self.model = model
+        self.metrics_page = metrics_url or "/metrics"
+        """Where ``get_text`` finds the server's counters."""
         self.cancelled: list[record.Request] = []
         """Requests that their caller left: an interrupted ``send`` cannot return them."""
         self._limits = Limits(
@@ -191,6 +195,8 @@ class Client:
 
     def get_text(self, path: str, *, timeout_s: float = 10.0) -> str:
         """Get a page of the server, such as ``/metrics``, on a connection of its own.
+
+        A whole address may be in the place of a path.
 
         :raises EngineError: if there is no answer within ``timeout_s``, or it is not 2xx.
         """

@@ -47,19 +47,20 @@ class Pages:
         self, method: str, path: str, content: bytes | None, timeout_s: float
     ) -> httpx.Response:
         headers = {} if content is None else {"Content-Type": "application/json"}
+        address = path if "://" in path else self._url + path
         try:
             response = await self._http.request(
-                method, self._url + path, content=content, headers=headers, timeout=timeout_s
+                method, address, content=content, headers=headers, timeout=timeout_s
             )
         except httpx.HTTPError as error:
             raise EngineError(
-                f"{method} {self._url}{path} was not answered (limit {timeout_s:g} s).",
+                f"{method} {address} was not answered (limit {timeout_s:g} s).",
                 f"{type(error).__name__}: {error}".removesuffix(": "),
                 _NEXT,
             ) from error
         if not response.is_success:
             raise EngineError(
-                f"{method} {self._url}{path} was answered with HTTP {response.status_code}.",
+                f"{method} {address} was answered with HTTP {response.status_code}.",
                 f"{response.text[:300]!r}",
                 _NEXT,
             )

@@ -257,7 +257,8 @@ class _Volley:
         while True:
             asked_ns = self._clock()
             try:
-                text, problem = await self.target.client.aget_text("/metrics"), None
+                client = self.target.client
+                text, problem = await client.aget_text(client.metrics_page), None
             except EngineError as error:
                 text, problem = "", str(error)
             samples.append((asked_ns, self._clock(), text, problem))

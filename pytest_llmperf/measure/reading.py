@@ -73,7 +73,7 @@ class Meter:
     def _page(self, target: Target, when: Literal["before", "after"]) -> record.Counters:
         asked_ns = self._around.clock()
         try:
-            text, problem = target.client.get_text("/metrics"), None
+            text, problem = target.client.get_text(target.client.metrics_page), None
         except EngineError as error:
             text, problem = "", str(error)
         page = self._parsed(target, when, text, problem, self._around.clock())

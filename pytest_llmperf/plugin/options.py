@@ -174,7 +174,7 @@ def settings(config: pytest.Config) -> Settings:
     _check_together(config)
     chosen = _chosen_profile(config)
     stated = attachments(config.getoption("--llmperf-attach"))
-    named, as_found = _named_servers(chosen)
+    named, pages, as_found = _named_servers(chosen)
     if as_found and not (stated or named or config.getoption("--llmperf-replay")):
         raise UsageError(
             f"The profile {chosen!r} names no server.",
@@ -186,6 +186,7 @@ def settings(config: pytest.Config) -> Settings:
         profile=chosen or default_profile(),
         profile_was_chosen=bool(chosen) and not as_found,
         attach=stated or named,
+        metrics={} if stated else pages,
         replay=config.getoption("--llmperf-replay"),
         evidence=config.getoption("--llmperf-evidence") or _new_folder(_root(config)),
         mode=config.getoption("--llmperf-mode"),
@@ -204,18 +205,18 @@ def settings(config: pytest.Config) -> Settings:
     )
 
 
-def _named_servers(chosen: str | None) -> tuple[dict[str, str], bool]:
-    """The servers that a chosen profile names, and whether they are taken as they are found.
+def _named_servers(chosen: str | None) -> tuple[dict[str, str], dict[str, str], bool]:
+    """The servers that a chosen profile names, their pages, and whether they are taken as found.
 
     :raises UsageError: the profile says something wrong.
     """
     if not chosen:
-        return {}, False
+        return {}, {}, False
     from pytest_llmperf import profile  # noqa: PLC0415 - only where one is chosen
 
     found = profile.load(chosen)
     named = attachments([f"{name}={url}" for name, url in found.attach.items()])
-    return named, found.as_found
+    return named, found.metrics, found.as_found
 
 
 def _root(config: pytest.Config) -> Path:

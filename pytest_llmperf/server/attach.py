@@ -93,11 +93,13 @@ def attach(
     subject: dict[str, Any] | None = None,
     profile: str | None = None,
     round_number: int = 0,
+    metrics: str | None = None,
 ) -> Iterator[AttachedEngine]:
     """Yield the server at ``url``, found ready by the same test as a boot of our own.
 
     :param model: which of its models, where it lists several.
     :param tools: whether the test of readiness sends tools.
+    :param metrics: the address of its metrics page; ``None``: ``/metrics`` of its own.
     :raises UsageError: ``url`` is no address, or which model is meant is not clear.
     :raises EngineError: nothing answers there, or not as an engine must.
     """
@@ -110,13 +112,15 @@ def attach(
     made = probe.generation(answer.body)
     if (wrong := probe.what_is_wrong(made)) is not None:
         raise readiness.insane(name, wrong, made)
-    facts = probe.facts(address, card, made, timeout_s=_FACTS_S)
+    page = None if metrics is None else _page(name, metrics)
+    facts = probe.facts(address, card, made, timeout_s=_FACTS_S, metrics=page)
     yield AttachedEngine(
         record.Engine(
             boot_id=f"{name}-attached-{secrets.token_hex(4)}",
             name=name,
             round=round_number,
             url=address,
+            metrics_url=page,
             served_model=card["id"],
             attached=True,
             profile=profile,
@@ -136,6 +140,24 @@ def _address(name: str, url: str) -> str:
             "Write it as http://127.0.0.1:8000.",
         )
     return url.rstrip("/").removesuffix("/v1").rstrip("/")
+
+
+def _page(name: str, metrics: str) -> str:
+    """The whole address of a metrics page that was stated, seen to be there.
+
+    :raises EngineError: it cannot be read; without it nothing of the server could be proven.
+    """
+    page = metrics if urlsplit(metrics).path.strip("/") else f"{metrics.rstrip('/')}/metrics"
+    answer = probe.ask(page, "", timeout_s=_LIST_S)
+    if answer.status != _OK:
+        seen = answer.body if answer.status is None else f"It says HTTP {answer.status}."
+        raise EngineError(
+            f"Engine {name} cannot be attached: its metrics page {page} cannot be read.",
+            seen,
+            f"Correct metrics of {name} under [attach] in the profile, or leave it out where the "
+            "page is at /metrics of the server's own address.",
+        )
+    return page
 
 
 def _card(name: str, url: str, model: str | None) -> dict[str, Any]:

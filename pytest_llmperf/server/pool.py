@@ -9,7 +9,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -69,6 +69,7 @@ class EnginePool:
     :param folder: holds a folder for each boot.
     :param clock: monotonic nanoseconds.
     :param attachments: addresses by engine name; where there are any, nothing is booted.
+    :param metrics: where their metrics pages are, for those that have them at another address.
     :param on_boot: told of each engine that became ready.
     :param on_end: told of each end of one.
     :param before_open: called before engines boot or are attached; what it raises, nobody boots.
@@ -84,6 +85,7 @@ class EnginePool:
         attachments: dict[str, str],
         on_boot: Callable[[record.Engine], None],
         on_end: Callable[[record.EngineEnd], None],
+        metrics: Mapping[str, str] | None = None,
         sleep: Callable[[float], object] = time.sleep,
         before_open: Callable[[], None] = lambda: None,
     ) -> None:
@@ -92,6 +94,7 @@ class EnginePool:
         self._clock = clock
         self._progress = progress
         self._attachments = attachments
+        self._metrics = metrics or {}
         self._on_boot = on_boot
         self._on_end = on_end
         self._sleep = sleep
@@ -319,6 +322,7 @@ class EnginePool:
                 subject=spec.subject,
                 profile=spec.profile,
                 round_number=round_number,
+                metrics=self._metrics.get(spec.name),
             )
         self._boots += 1
         folder = self._folder / f"{self._boots:02}-{spec.name}"

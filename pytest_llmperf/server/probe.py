@@ -170,10 +170,20 @@ def _words(text: str) -> list[str]:
     return words if len(words) >= _LONG_ENOUGH_TO_JUDGE else list("".join(words))
 
 
-def facts(url: str, model: dict[str, Any], made: Generation, *, timeout_s: float) -> Facts:
-    """What a ready server says of itself; what it does not say stays ``None``."""
+def facts(
+    url: str,
+    model: dict[str, Any],
+    made: Generation,
+    *,
+    timeout_s: float,
+    metrics: str | None = None,
+) -> Facts:
+    """What a ready server says of itself; what it does not say stays ``None``.
+
+    :param metrics: the address of its metrics page; ``None``: ``/metrics`` of its own.
+    """
     version = ask(url, "/version", timeout_s=timeout_s).json()
-    page = ask(url, "/metrics", timeout_s=timeout_s)
+    page = ask(metrics or f"{url}/metrics", "", timeout_s=timeout_s)
     text = page.body if page.status == _OK else ""
     tokenized = ask(
         url, "/tokenize", payload={"model": model["id"], "prompt": "a"}, timeout_s=timeout_s

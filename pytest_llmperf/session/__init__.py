@@ -85,6 +85,7 @@ class LiveSession:
             clock=time.monotonic_ns,
             progress=self._boot_progress,
             attachments=settings.attach,
+            metrics=settings.metrics,
             on_boot=self._add,
             on_end=self._add,
             before_open=self._lock.acquire,
@@ -302,6 +303,7 @@ class LiveSession:
                 running.url,
                 model=running.model,
                 token_ids=bool(running.engine.facts.token_ids),
+                metrics_url=running.engine.metrics_url,
                 clock=time.monotonic_ns,
             )
             self._clients[boot] = client.__enter__()
