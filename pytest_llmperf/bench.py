@@ -55,6 +55,18 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     denominator: Denominator
 
 
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What one call of a test wants measured."""
+
+    gate: str
+    """The test's node id, the same for every boot."""
+    call: int
+    """Which of the test's measurements it is, from 0."""
+    declaration: Declaration
+    sides: Sequence[Side]
+    workload: Workload
+
+
 class Source(Protocol):
     """Where measurements come from."""
 
@@ -69,14 +81,7 @@ class Source(Protocol):
     def notes(self) -> Sequence[str]:
         """What a reader should know of where measurements come from."""
 
-    def measured(
-        self,
-        node_id: str,
-        call: int,
-        declaration: Declaration,
-        sides: Sequence[Side],
-        workload: Workload,
-    ) -> Sequence[Sequence[Measured]]:
+    def measured(self, asked: Asked) -> Sequence[Sequence[Measured]]:
         """Measure, or find what was measured: for each side in order, its boots so far."""
 
     def keep(self, gate: str, name: str, drawn: str) -> None:
@@ -274,7 +279,14 @@ class Bench:
                 "Give Prompts(...) or Conversations(...) from pytest_llmperf.",
             )
         call, self._calls = self._calls, self._calls + 1
-        measured = self._source.measured(self._gate.node_id, call, declaration, sides, workload)
+        asked = Asked(
+            gate=self._gate.node_id,
+            call=call,
+            declaration=declaration,
+            sides=sides,
+            workload=workload,
+        )
+        measured = self._source.measured(asked)
         if len(measured) != len(sides):
             raise EvidenceError(
                 f"A measurement of {len(sides)} arms came back with {len(measured)}.",

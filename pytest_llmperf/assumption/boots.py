@@ -11,10 +11,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pytest_llmperf.assumption.arrays import Numbers, numpy, squares
-from pytest_llmperf.assumption.comparison import fraction, logarithms, positive, some
+from pytest_llmperf.assumption.comparison import fraction, logarithms, some
 from pytest_llmperf.assumption.ranks import quantile
-from pytest_llmperf.assumption.student import block_log_ratios
-from pytest_llmperf.errors import InvalidMeasurement
 
 
 class Session(NamedTuple):
@@ -53,31 +51,6 @@ def log_quantile(turns: Sequence[float], p: float) -> float:
     :raises InvalidMeasurement: there are no turns, or one is not positive and finite.
     """
     return math.log(quantile(turns, fraction(p)))
-
-
-def log_throughput(tokens: Sequence[float], seconds: Sequence[float]) -> float:
-    """Give the log of a boot's tokens over its seconds: a ratio of sums, as a user pays it.
-
-    :raises InvalidMeasurement: the two differ in length, are empty, or hold what is not positive.
-    """
-    if len(tokens) != len(seconds):
-        raise InvalidMeasurement(
-            f"{len(tokens)} turns have tokens and {len(seconds)} have a time.",
-            "A throughput is a ratio of two sums over the same turns.",
-            "Find out which turns lack one of the two.",
-        )
-    return math.log(math.fsum(positive(tokens)) / math.fsum(positive(seconds)))
-
-
-def log_block_ratio(a: Sequence[tuple[int, float]], b: Sequence[tuple[int, float]]) -> float:
-    """Give a boot's log ratio of two arms: the mean over blocks of ABBA log ratios.
-
-    Each arm is a sequence of (block, value).
-
-    :raises InvalidMeasurement: a block lacks an arm, or a value is not positive and finite.
-    """
-    ratios = block_log_ratios(a, b)
-    return math.fsum(ratios) / len(ratios)
 
 
 def session_of(boots: Numbers) -> Session:

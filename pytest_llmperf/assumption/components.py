@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from pytest_llmperf.assumption.arrays import Numbers, numpy, special
-from pytest_llmperf.assumption.boots import Past, history_of
+from pytest_llmperf.assumption.boots import history_of
 from pytest_llmperf.assumption.comparison import logarithms, positive, scipy_stats
 
 _CAREFUL = 0.35
@@ -147,11 +147,6 @@ def pair_component(log_ratios: Sequence[float]) -> Component | None:
     if len(logs) < 2:  # noqa: PLR2004 - one has no spread
         return None
     return Component(float(numpy().var(logs, ddof=1)), len(logs) - 1)
-
-
-def pooled_within(past: Past) -> Component | None:
-    """Give the variance of one boot, its turns included, from a history."""
-    return Component(float(past.within), past.within_df) if past.within_df else None
 
 
 def _turn(stored: Sequence[BootValue]) -> tuple[Component | None, Component | None, float | None]:

@@ -18,11 +18,10 @@ from typing import Any, Literal
 import msgspec
 
 from pytest_llmperf import fitness, place, profile, proof, record
-from pytest_llmperf.bench import Side
+from pytest_llmperf.bench import Asked, Side
 from pytest_llmperf.claims.ceiling import memory_facts
 from pytest_llmperf.client import Client
 from pytest_llmperf.creeping import creep_row
-from pytest_llmperf.declaration import Declaration
 from pytest_llmperf.errors import UsageError
 from pytest_llmperf.evidence import Evidence, EvidenceWriter, Measured, keep_picture
 from pytest_llmperf.gate import Gate
@@ -41,7 +40,6 @@ from pytest_llmperf.session.pending import PendingGates
 from pytest_llmperf.session.recorded import RecordedSession, boots_of
 from pytest_llmperf.session.taking_over import check_room, hand_over
 from pytest_llmperf.settings import Settings
-from pytest_llmperf.workload import Workload
 
 MOST_ATTEMPTS = 3
 """How often one fresh pair is measured on a machine that is disturbed each time."""
@@ -133,27 +131,23 @@ class LiveSession:
         """From now on engines are leased for this round: each boots once more."""
         self._round = number
 
-    def measured(
-        self,
-        node_id: str,
-        call: int,
-        declaration: Declaration,
-        sides: Sequence[Side],
-        workload: Workload,
-    ) -> Sequence[Sequence[Measured]]:
+    def measured(self, asked: Asked) -> Sequence[Sequence[Measured]]:
         """Measure now and hand back what was recorded, in this round and in those before.
 
         Arms alternate where their engines can be up together; else one follows the other.
         """
+        sides = asked.sides
         together = self._settings.attach or self.profile.resident >= _engines(sides)
-        groups = [list(sides)] if together else [[side] for side in sides]
-        if isinstance(declaration.plan, Failover):
+        if isinstance(asked.declaration.plan, Failover):
             check_room(sides, resident=self.profile.resident, attached=self._settings.attach)
-            self.boot([side.lease for side in sides if isinstance(side.lease, EngineLease)])
-        for group in groups:
-            self._measure(node_id, call, declaration, group, workload, stage="judged")
-        recorded = boots_of(self._evidence, node_id, call)
+            self._boot_sides(sides)
+        for group in _groups(asked, together=bool(together)):
+            self._measure(group, stage="judged")
+        recorded = boots_of(self._evidence, asked.gate, asked.call)
         return [recorded[side.name] for side in sides]
+
+    def _boot_sides(self, sides: Sequence[Side]) -> None:
+        self.boot([side.lease for side in sides if isinstance(side.lease, EngineLease)])
 
     def fresh_pair(
         self, node_id: str, origin: Origin, sides: Sequence[Side]
@@ -178,21 +172,19 @@ class LiveSession:
         declaration = msgspec.structs.replace(
             origin.declaration, denominator=own, speedup=own, factor="profile"
         )
+        asked = Asked(
+            gate=node_id,
+            call=origin.call,
+            declaration=declaration,
+            sides=sides,
+            workload=origin.workload,
+        )
         together = self.profile.resident >= len(sides)
         if together:
-            self.boot([side.lease for side in sides if isinstance(side.lease, EngineLease)])
-        groups = [list(sides)] if together else [[side] for side in sides]
+            self._boot_sides(sides)
         arms: dict[str, Measured] = {}
-        for group in groups:
-            made = self._measure(
-                node_id,
-                origin.call,
-                declaration,
-                group,
-                origin.workload,
-                stage="confirm",
-                attempt=attempt,
-            )
+        for group in _groups(asked, together=together):
+            made = self._measure(group, stage="confirm", attempt=attempt)
             arms |= {each.arm.name: each for each in self._evidence.measured(made)}
         return arms[CANDIDATE], arms[REFERENCE]
 
@@ -224,21 +216,14 @@ class LiveSession:
         self._past.confirm()
 
     def _measure(
-        self,
-        node_id: str,
-        call: int,
-        declaration: Declaration,
-        sides: Sequence[Side],
-        workload: Workload,
-        *,
-        stage: Literal["judged", "confirm"],
-        attempt: int = 1,
+        self, asked: Asked, *, stage: Literal["judged", "confirm"], attempt: int = 1
     ) -> str:
-        targets = [self._target(side) for side in sides]
+        declaration, workload = asked.declaration, asked.workload
+        targets = [self._target(side) for side in asked.sides]
         start = record.Measurement(
             measurement_id=secrets.token_hex(6),
-            gate=node_id,
-            call=call,
+            gate=asked.gate,
+            call=asked.call,
             round=self._round,
             stage=stage,
             attempt=attempt,
@@ -341,6 +326,13 @@ class LiveSession:
 
 
 Session = LiveSession | RecordedSession
+
+
+def _groups(asked: Asked, *, together: bool) -> list[Asked]:
+    """All sides at once, or one after another where their engines cannot be up together."""
+    if together:
+        return [asked]
+    return [msgspec.structs.replace(asked, sides=[side]) for side in asked.sides]
 
 
 def _engines(sides: Sequence[Side]) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from pytest_llmperf import profile, record, suspects
-from pytest_llmperf.bench import Side
+from pytest_llmperf.bench import Asked, Side
 from pytest_llmperf.creeping import creep_row
 from pytest_llmperf.declaration import Declaration
 from pytest_llmperf.errors import EvidenceError, UsageError
@@ -25,7 +25,6 @@ from pytest_llmperf.report import Row
 from pytest_llmperf.run import Levels, Pair, Run
 from pytest_llmperf.settings import Settings
 from pytest_llmperf.units import counted
-from pytest_llmperf.workload import Workload
 
 _NAMED = 3
 """Other sessions that a note names."""
@@ -91,33 +90,26 @@ class RecordedSession:
     def boot(self, leases: Sequence[RecordedLease]) -> None:
         """Boot nothing."""
 
-    def measured(
-        self,
-        node_id: str,
-        call: int,
-        declaration: Declaration,
-        sides: Sequence[Side],
-        workload: Workload,  # noqa: ARG002 - likewise
-    ) -> Sequence[Sequence[Measured]]:
+    def measured(self, asked: Asked) -> Sequence[Sequence[Measured]]:
         """Find what was recorded for this gate, in all rounds of the newest session that has it.
 
         :raises EvidenceError: nothing was, or under another denominator than is declared now.
         """
-        recorded = boots_of(self._evidence, node_id, call)
+        recorded = boots_of(self._evidence, asked.gate, asked.call)
         if not recorded:
             raise EvidenceError(
-                f"There is no recorded measurement number {call} of {node_id}.",
+                f"There is no recorded measurement number {asked.call} of {asked.gate}.",
                 f"{self._folder} holds {self._evidence.contents()}.",
                 "Record this gate first, or point --llmperf-replay at the folder that has it.",
             )
-        found = [recorded[side.name] for side in sides if side.name in recorded]
+        found = [recorded[side.name] for side in asked.sides if side.name in recorded]
         for boots in found:
-            self._judged = _checked_session(node_id, boots[-1]).session_id
-        for boots, side in zip(found, sides, strict=False):
+            self._judged = _checked_session(asked.gate, boots[-1]).session_id
+        for boots, side in zip(found, asked.sides, strict=False):
             for boot in boots:
-                _check_denominator(node_id, boot, side)
-                _check_turns(node_id, boot, declaration)
-        return [[_as_declared(boot, declaration) for boot in boots] for boots in found]
+                _check_denominator(asked.gate, boot, side)
+                _check_turns(asked.gate, boot, asked.declaration)
+        return [[_as_declared(boot, asked.declaration) for boot in boots] for boots in found]
 
     def against_the_past(self, run: Run, gate: Gate, p: float) -> Row:
         """Hold a recorded run against history, or against its recorded confirmation."""
