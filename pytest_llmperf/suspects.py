@@ -141,10 +141,13 @@ def _without_worse_tail(verdict: Verdict, run: Run, past: Past) -> Verdict:
     return taken(verdict, Tail(is_worse=True, ratio=found.ratio, p=found.p_suspect))
 
 
-def unconfirmed(row: Row, why: str) -> Row:
-    """Say that a suspect was not confirmed, and what was lost by it."""
+def unconfirmed(row: Row, why: str, would_decide: str | None = None) -> Row:
+    """Say that a suspect was not confirmed, what was lost by it, and what would decide."""
     reason = f"{row.verdict.reason}; not confirmed: {why}, so history's own noise decides nothing"
-    return msgspec.structs.replace(row, verdict=msgspec.structs.replace(row.verdict, reason=reason))
+    verdict = msgspec.structs.replace(
+        row.verdict, reason=reason, would_decide=would_decide or row.verdict.would_decide
+    )
+    return msgspec.structs.replace(row, verdict=verdict)
 
 
 def recorded_row(

@@ -21,6 +21,7 @@ from pytest_llmperf.suspects import (
     forced_row,
     quick_row,
     screened_row,
+    unconfirmed,
 )
 from pytest_llmperf.testing import a_measurement, a_request, an_engine, some_counters
 
@@ -169,6 +170,15 @@ class TestTheScreen:
         row, weight = screened_row(self._run(1.0), Gate("g", SINGLE_STREAM), 0.5, past)
         assert row.verdict.word == "INCONCLUSIVE"
         assert weight is not None
+
+    def test_says_what_would_decide_where_nothing_can_be_confirmed(self) -> None:
+        row, _ = screened_row(self._run(1.5), Gate("g", SINGLE_STREAM), 0.5, self._past())
+        lost = unconfirmed(row, "there is no reference", "a reference")
+        assert "not confirmed: there is no reference" in lost.verdict.reason
+        assert lost.verdict.would_decide == "a reference"
+        assert unconfirmed(row, "it is attached").verdict.would_decide == (
+            "fresh boots of candidate and reference"
+        )
 
 
 def test_one_boot_says_where_it_lies_and_decides_nothing() -> None:

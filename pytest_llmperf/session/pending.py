@@ -17,6 +17,10 @@ from pytest_llmperf.settings import Settings
 if TYPE_CHECKING:
     from pytest_llmperf.session import LiveSession
 
+_WITHOUT_A_PAST = (
+    "a past (--llmperf-record lets a session join it), or a reference (--llmperf-against PROFILE)"
+)
+
 
 class PendingGates:
     """The gates of one run that wait for fresh boots."""
@@ -42,7 +46,8 @@ class PendingGates:
             return row
         why = self._unconfirmed(gate, other)
         if why is not None or other is None:
-            return suspects.unconfirmed(row, why or "")
+            is_first = other is None and not self._settings.attach
+            return suspects.unconfirmed(row, why or "", _WITHOUT_A_PAST if is_first else None)
         gate.is_pending = True
         self.pending.append(
             suspects.Pending(

@@ -269,3 +269,24 @@ def test_two_markers_of_one_name_on_one_test_are_refused_and_one_on_its_class_is
             ),
         ]
     )
+
+
+def test_confirm_items_are_among_what_was_collected_and_selected(
+    suite: pytest.Pytester, attached: Run
+) -> None:
+    suite.makepyfile(
+        """
+        import pytest
+        from pytest_llmperf import assert_no_regression
+
+        @pytest.mark.cached_turn(turns=12)
+        def test_turn(llmperf, gemma, talks) -> None:
+            assert_no_regression(llmperf(gemma, talks))
+
+        @pytest.mark.cached_turn(turns=12)
+        def test_other(llmperf, gemma, talks) -> None:
+            assert_no_regression(llmperf(gemma, talks))
+        """
+    )
+    result = attached("--llmperf-mode=gate", "--collect-only", "-k", "turn")
+    result.stdout.fnmatch_lines(["collected 8 items / 4 deselected / 4 selected"])
