@@ -63,6 +63,18 @@ def arm(place: int) -> record.Arm:
     )
 
 
+def started() -> record.Measurement:
+    """The start of a failover from the first server to the next."""
+    return record.Measurement(
+        measurement_id="m0",
+        gate="test_failover.py::test",
+        arms=(arm(0), arm(1)),
+        workload="questions",
+        workload_digest="0",
+        turns=6,
+    )
+
+
 Drilled = Callable[..., Handover]
 
 
@@ -88,14 +100,7 @@ def drilled(servers: tuple[ScriptedServer, ScriptedServer]) -> Drilled:
     ) -> Handover:
         first, following = servers
         urls = urls or (first.url, following.url)
-        start = record.Measurement(
-            measurement_id="m0",
-            gate="test_failover.py::test",
-            arms=(arm(0), arm(1)),
-            workload="questions",
-            workload_digest="0",
-            turns=6,
-        )
+        start = started()
         engines = [
             an_engine(boot_id=f"b{place}", name=arm(place).engine, url=url)
             for place, url in enumerate(urls)

@@ -22,7 +22,7 @@ from pytest_llmperf.measure import Surroundings, Target
 from pytest_llmperf.session.taking_over import hand_over
 from pytest_llmperf.testing import ScriptedServer, an_engine
 from pytest_llmperf.workload import Prompts
-from tests.failover.conftest import Drilled, Victim, arm, planned
+from tests.failover.conftest import Drilled, Victim, arm, planned, started
 
 
 def on_a_machine(run: Handover, *, foreign_s: float) -> Handover:
@@ -106,18 +106,10 @@ def test_the_machine_is_watched_and_looked_at_before_a_process_is_gone(
     servers: tuple[ScriptedServer, ScriptedServer], fault: str
 ) -> None:
     watched = Watched()
-    start = record.Measurement(
-        measurement_id="m0",
-        gate="test_failover.py::test",
-        arms=(arm(0), arm(1)),
-        workload="questions",
-        workload_digest="0",
-        turns=6,
-    )
     questions = Prompts(name="questions", items=tuple(planned(each) for each in range(8)))
     plan = Failover(turns=6, streams=2, warmup=1, fault=fault, stall_s=0.4)  # type: ignore[arg-type]
     targets = [target(place, each) for place, each in enumerate(servers)]
-    hand_over(start, plan, targets, questions, watched.around)
+    hand_over(started(), plan, targets, questions, watched.around)
     looked = ["looked"] if fault == "killed" else []
     assert watched.seen == ["watching m0", *looked, f"anton {fault} under load", "watched"]
     faults = [each.pids for each in watched.kept if isinstance(each, record.Fault)]
