@@ -6,7 +6,6 @@ What a denominator is stands in ``denominator``; whether the turns measured what
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
@@ -15,8 +14,6 @@ from statistics import median
 import msgspec
 
 from pytest_llmperf.denominator import Arrival, Clock, Denominator, Unit
-from pytest_llmperf.errors import InvalidMeasurement
-from pytest_llmperf.evidence import in_order
 from pytest_llmperf.load.in_flight import windows_of
 from pytest_llmperf.record import Request
 
@@ -152,56 +149,6 @@ def _tokens(request: Request, clock: Clock) -> int:
     """``N``, or ``N - k`` under the decode clock; both are known to be there."""
     total = request.usage.completion_tokens or 0
     return total - (request.chunks[0].tokens or 0) if clock == "decode" else total
-
-
-class Sample(msgspec.Struct, frozen=True, kw_only=True):
-    """Values under one denominator, all finite and positive, and how many turns gave none.
-
-    :raises InvalidMeasurement: there is no value, or one is not finite and positive.
-    """
-
-    values: tuple[float, ...]
-    denominator: Denominator
-    undefined: int = 0
-    """Turns that have no value under this denominator."""
-
-    def __post_init__(self) -> None:
-        bad = [each for each in self.values if not 0 < each < math.inf]
-        if bad or not self.values:
-            raise InvalidMeasurement(
-                f"{len(bad)} of {len(self.values)} values are no measurement, the first {bad[0]}."
-                if bad
-                else "There is nothing to measure: no turn has a value.",
-                f"Denominator: {self.denominator.words}; turns without a value: {self.undefined}.",
-                "Look at the turns' failures and stamps in the evidence.",
-            )
-
-    @property
-    def kept(self) -> int:
-        """Turns with a value."""
-        return len(self.values)
-
-    @property
-    def unit(self) -> str:
-        """``s`` or ``tok/s``."""
-        return self.denominator.unit_text
-
-    @property
-    def median(self) -> float:
-        """The middle value."""
-        return float(median(self.values))
-
-
-def sample_of(
-    requests: Iterable[Request], denominator: Denominator, drafts: int | None = 0
-) -> Sample:
-    """The values of requests in the order they were sent.
-
-    :raises InvalidMeasurement: no request has a value.
-    """
-    found = [value(each, denominator, drafts) for each in in_order(requests)]
-    values = tuple(each for each in found if each is not None)
-    return Sample(values=values, denominator=denominator, undefined=len(found) - len(values))
 
 
 class Counted(msgspec.Struct, frozen=True, kw_only=True):

@@ -204,16 +204,6 @@ def failure_parts(
     return what, why, "\n".join(_labelled("next step", text) for text in _next_steps(verdict))
 
 
-def failure_text(
-    verdict: Verdict,
-    denominator: Denominator,
-    evidence: str,
-    beside: Sequence[tuple[str, str]] = (),
-) -> str:
-    """Give the whole text of a failing assertion; its parts are ``failure_parts``."""
-    return "\n".join(failure_parts(verdict, denominator, evidence, beside))
-
-
 def _word(comparison: Comparison | None) -> Word:
     if comparison is None:
         return "INCONCLUSIVE"

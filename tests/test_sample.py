@@ -18,13 +18,10 @@ from pytest_llmperf.denominator import (
     TIME_TO_FIRST_TOKEN,
     Denominator,
 )
-from pytest_llmperf.errors import InvalidMeasurement
 from pytest_llmperf.sample import (
-    Sample,
     every_denominator,
     inter_chunk_gap_s,
     reason_undefined,
-    sample_of,
     tokens_per_chunk,
     value,
     waits,
@@ -171,36 +168,6 @@ def test_eight_chunks_after_the_first_are_enough(chunks: int, defined: bool) -> 
 @pytest.mark.parametrize(("drafts", "defined"), [(None, False), (0, False), (2, False), (3, True)])
 def test_the_first_chunk_holds_at_most_one_step(drafts: int | None, defined: bool) -> None:
     assert (value(bundled(), DECODE_THROUGHPUT, drafts) is not None) is defined
-
-
-def test_a_sample_keeps_order_and_counts_what_has_no_value() -> None:
-    turns = [
-        a_request(request_id="c", position=2, first_s=0.3),
-        a_request(request_id="a", position=0, first_s=0.1),
-        a_request(request_id="b", position=1, failure=record.Failure(kind="reset", detail="gone")),
-    ]
-    sample = sample_of(turns, TIME_TO_FIRST_TOKEN)
-    assert sample.values == pytest.approx((0.1, 0.3))
-    assert (sample.kept, sample.undefined, sample.unit) == (2, 1, "s")
-    assert sample.median == pytest.approx(0.2)
-
-
-def test_a_sample_refuses_to_be_born_empty() -> None:
-    with pytest.raises(InvalidMeasurement) as caught:
-        Sample(values=(), denominator=CACHED_TURN, undefined=3)
-    assert str(caught.value) == (
-        "There is nothing to measure: no turn has a value.\n"
-        "Denominator: wall clock as the caller sees it, per request, cached prefix, proven, "
-        "1 stream; turns without a value: 3.\n"
-        "Look at the turns' failures and stamps in the evidence."
-    )
-
-
-@pytest.mark.parametrize("bad", [0.0, -1.0, math.inf, math.nan])
-def test_a_sample_refuses_what_is_no_measurement(bad: float) -> None:
-    with pytest.raises(InvalidMeasurement) as caught:
-        Sample(values=(0.3, bad), denominator=CACHED_TURN)
-    assert caught.value.what == f"1 of 2 values are no measurement, the first {bad}."
 
 
 def test_one_run_is_shown_under_every_denominator() -> None:

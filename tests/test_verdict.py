@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import product
 from typing import Any
 
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_llmperf.assumption import Comparison, quantile_against, ratio_against
-from pytest_llmperf.denominator import CACHED_TURN, SINGLE_STREAM
+from pytest_llmperf.denominator import CACHED_TURN, SINGLE_STREAM, Denominator
 from pytest_llmperf.errors import Regression
 from pytest_llmperf.verdict import (
     WORDS,
@@ -21,7 +22,6 @@ from pytest_llmperf.verdict import (
     claim_text,
     exit_code,
     failure_parts,
-    failure_text,
     judge,
     undecided,
     unjudged,
@@ -270,6 +270,16 @@ class TestExitStatus:
             assert (status != 0) == bool(bad & set(words))
 
 
+def told(
+    verdict: Verdict,
+    denominator: Denominator,
+    evidence: str,
+    beside: Sequence[tuple[str, str]] = (),
+) -> str:
+    """The whole text of the error that an assertion raises."""
+    return str(Regression(*failure_parts(verdict, denominator, evidence, beside)))
+
+
 class TestFailureText:
     BESIDE = (
         ("time to first token, per request", "41.2 ms"),
@@ -277,7 +287,7 @@ class TestFailureText:
     )
 
     def test_of_a_regression(self) -> None:
-        assert failure_text(judged(RED), CACHED_TURN, PROVEN, self.BESIDE) == (
+        assert told(judged(RED), CACHED_TURN, PROVEN, self.BESIDE) == (
             """\
 REGRESS: p50 of cached_turn at most 0.250 s
   estimate      0.312 s [0.298, 0.331] at 94 %, from 30 turns
@@ -297,7 +307,7 @@ REGRESS: p50 of cached_turn at most 0.250 s
     def test_of_an_invalid_measurement_shows_no_number(self) -> None:
         second = Objection("late", "a metric was lost", "line one\nline two", "boot again")
         verdict = judged(RED, UNCACHED, second)
-        assert failure_text(verdict, CACHED_TURN, "0 of 30 turns cached", self.BESIDE) == (
+        assert told(verdict, CACHED_TURN, "0 of 30 turns cached", self.BESIDE) == (
             """\
 INVALID: p50 of cached_turn at most 0.250 s
   why           no turn found its prefix in the cache
@@ -314,7 +324,7 @@ INVALID: p50 of cached_turn at most 0.250 s
         )
 
     def test_of_no_decision(self) -> None:
-        assert failure_text(judged(compared()), SINGLE_STREAM, "0 tokens cached") == (
+        assert told(judged(compared()), SINGLE_STREAM, "0 tokens cached") == (
             """\
 INCONCLUSIVE: p50 of cached_turn at most 0.250 s
   estimate      0.247 s [0.241, 0.256] at 94 %, from 30 turns
@@ -326,10 +336,4 @@ INCONCLUSIVE: p50 of cached_turn at most 0.250 s
   evidence      0 tokens cached
   next step     about 54 more turns would decide at this estimate; 30 turns can see a change of
                 7.1 % or more"""
-        )
-
-    def test_its_parts_are_those_of_an_error(self) -> None:
-        parts = failure_parts(judged(RED), CACHED_TURN, PROVEN, self.BESIDE)
-        assert str(Regression(*parts)) == failure_text(
-            judged(RED), CACHED_TURN, PROVEN, self.BESIDE
         )

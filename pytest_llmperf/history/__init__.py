@@ -7,7 +7,7 @@ Evidence is the truth and the index can be built again from it. Statistics on pa
 from pytest_llmperf.history.admission import Admission, Rules
 from pytest_llmperf.history.decisions import Decision
 from pytest_llmperf.history.derive import MEAN, RATIO, Boot
-from pytest_llmperf.history.past import Anchor, Creep, PastSession, Standing
+from pytest_llmperf.history.past import Anchor, PastSession, Standing
 from pytest_llmperf.history.store import History
 
 FOLDER = ".llmperf-history"
@@ -21,7 +21,6 @@ __all__ = [
     "Admission",
     "Anchor",
     "Boot",
-    "Creep",
     "Decision",
     "History",
     "PastSession",

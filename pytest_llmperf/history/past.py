@@ -5,7 +5,6 @@ How sessions are found is in ``store``; tests on their numbers are in ``assumpti
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from statistics import fmean
 from typing import Literal
 
@@ -96,22 +95,6 @@ class Anchor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Those of the place and denominator that were asked for, oldest first."""
 
 
-class Creep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The data for holding recent sessions against the anchor."""
-
-    anchor: Anchor | None
-    recent: tuple[PastSession, ...]
-    """Oldest first."""
-
-    def recent_means(self, statistic: str) -> tuple[float, ...]:
-        """The recent sessions' mean logs, more being worse; empty where one lacks the statistic."""
-        return _means(self.recent, statistic)
-
-    def anchor_means(self, statistic: str) -> tuple[float, ...]:
-        """The anchor's sessions' mean logs, more being worse; empty without an anchor."""
-        return _means(() if self.anchor is None else self.anchor.sessions, statistic)
-
-
 def standing(
     judged: Judged | None,
     problem: str | None,
@@ -145,8 +128,3 @@ def _kept_out(judged: Judged | None, *, was_judged: bool) -> str | None:
     if judged is None:
         return "its verdicts do not name this gate" if was_judged else "it was never recorded"
     return "INVALID" if judged.word == "INVALID" else judged.refused
-
-
-def _means(sessions: Sequence[PastSession], statistic: str) -> tuple[float, ...]:
-    boots = [each.slowness(statistic) for each in sessions]
-    return tuple(map(fmean, boots)) if all(boots) else ()

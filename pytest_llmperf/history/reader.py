@@ -21,7 +21,6 @@ from pytest_llmperf.history.index import Index
 from pytest_llmperf.history.past import (
     ENTERED,
     Anchor,
-    Creep,
     PastSession,
     Standing,
     State,
@@ -32,9 +31,6 @@ from pytest_llmperf.identity import Difference, Half, differences
 
 WINDOW = 10
 """Sessions that a gate is held against, and that an anchor is made of."""
-
-RECENT = 5
-"""Sessions whose mean is held against the anchor."""
 
 _BATCH = 50
 """Files that are indexed at a time, so that an interrupted refresh is not lost."""
@@ -214,21 +210,6 @@ class Reader:
             session_ids=last.sessions,
             sessions=tuple(each for each in found if each.session_id in last.sessions),
         )
-
-    def creep(
-        self,
-        gate: str,
-        place: Half,
-        denominator_id: str,
-        *,
-        recent: int = RECENT,
-        call: int = 0,
-        series: SeriesName = "candidate",
-    ) -> Creep:
-        """A gate's last sessions beside its anchor's."""
-        last = self.sessions(gate, place, denominator_id, newest=recent, call=call, series=series)
-        anchor = self.anchor(gate, place, denominator_id, call=call, series=series)
-        return Creep(anchor=anchor, recent=tuple(last))
 
     def missing(self, collected: Collection[str], present: Collection[str]) -> tuple[str, ...]:
         """Known gates of the files that were collected, which are not among those present.

@@ -568,12 +568,14 @@ class TestAnchors:
             with runs.open() as history:
                 history.accept(GATE, "small enough", "ada")
         with runs.open() as history:
-            creep = history.creep(GATE, runs.place, runs.denominator_id)
-        assert creep.anchor is not None
-        assert [each.session_id for each in creep.anchor.sessions] == ["s0", "s1", "s2"]
-        assert creep.anchor_means("p50") == pytest.approx([math.log(0.36)] * 3)
-        assert [each.session_id for each in creep.recent] == [f"s{n}" for n in range(7, 12)]
-        assert creep.recent_means("p50")[-1] - math.log(0.36) == pytest.approx(9 * math.log(1.015))
+            anchor = history.anchor(GATE, runs.place, runs.denominator_id)
+            recent = history.sessions(GATE, runs.place, runs.denominator_id, newest=5)
+        assert anchor is not None
+        assert [each.session_id for each in anchor.sessions] == ["s0", "s1", "s2"]
+        pinned = [each.mean("p50") for each in anchor.sessions]
+        assert pinned == pytest.approx([math.log(0.36)] * 3)
+        assert [each.session_id for each in recent] == [f"s{n}" for n in range(7, 12)]
+        assert (recent[-1].mean("p50") or 0) - math.log(0.36) == pytest.approx(9 * math.log(1.015))
 
     def test_the_last_pin_holds_and_the_first_still_stands_in_the_file(self, runs: Runs) -> None:
         runs.recorded("s1")
@@ -592,9 +594,7 @@ class TestAnchors:
     def test_without_an_anchor_there_is_nothing_to_creep_from(self, runs: Runs) -> None:
         runs.recorded("s1")
         with runs.open() as history:
-            creep = history.creep(GATE, runs.place, runs.denominator_id)
-        assert creep.anchor is None
-        assert creep.anchor_means("p50") == ()
+            assert history.anchor(GATE, runs.place, runs.denominator_id) is None
 
     def test_nothing_that_counts_is_nothing_to_pin(self, runs: Runs) -> None:
         runs.recorded("s1", word="REGRESS")
