@@ -7,6 +7,7 @@ from signal import Signals
 
 import pytest
 
+from pytest_llmperf.analysis.handover.proven import IN_THE_PIPE_NS
 from pytest_llmperf.claims import assert_failover
 from pytest_llmperf.errors import InvalidMeasurement, Regression
 from pytest_llmperf.testing import ScriptedServer, chat_stream
@@ -46,7 +47,8 @@ class TestAServerThatIsKilled:
         for each in switch.silences:
             assert each.last_ns is not None
             assert each.first_ns is not None
-            assert each.last_ns <= switch.fault.at_ns < each.first_ns
+            assert each.last_ns <= switch.fault.at_ns + IN_THE_PIPE_NS
+            assert switch.fault.at_ns < each.first_ns
         gaps = [each for each in switch.gaps_s if each is not None]
         assert switch.worst_s == max(gaps)
         assert switch.overall.gap_s is not None
