@@ -35,12 +35,10 @@ from pytest_llmperf.planned import PlannedRequest
 from pytest_llmperf.stream import Reading, read_stream
 
 if TYPE_CHECKING:
-    import httpcore
-
     from pytest_llmperf.client.exchange import Exchange
     from pytest_llmperf.client.pages import Pages
     from pytest_llmperf.client.portal import Portal
-    from pytest_llmperf.client.wire import LagMeter
+    from pytest_llmperf.client.wire import Connections, LagMeter
 
 _QUOTING = ("refused", "server_error", "protocol")
 """Failures whose detail may hold words of the request or of its answer."""
@@ -95,7 +93,7 @@ class Client:
         self._trust_env = trust_env
         self._address = address
         self._clock = clock
-        self._pool: httpcore.AsyncConnectionPool | None = None
+        self._connections: Connections | None = None
         self._pages: Pages | None = None
         self._lag: LagMeter | None = None
         self._portal: Portal | None = None
@@ -123,7 +121,9 @@ class Client:
         from pytest_llmperf.client import pages, wire  # noqa: PLC0415 - loaded on use, not on import
 
         proxy = wire.proxy_for(self.url, trust_env=self._trust_env)
-        self._pool = wire.open_pool(self._clock, proxy=proxy, address=self._address)
+        self._connections = wire.Connections(
+            lambda: wire.open_pool(self._clock, proxy=proxy, address=self._address)
+        )
         self._pages = pages.Pages(self.url, headers=self._key, trust_env=proxy is not None)
         self._lag = wire.LagMeter()
         return self
@@ -132,9 +132,9 @@ class Client:
         await self._aclose()
 
     async def _aclose(self) -> None:
-        await self._opened(self._pool).aclose()
+        await self._opened(self._connections).aclose()
         await self._opened(self._pages).aclose()
-        self._pool = self._pages = self._lag = None
+        self._connections = self._pages = self._lag = None
 
     def send(
         self, planned: PlannedRequest, *, request_id: str, due_ns: int | None = None
@@ -162,12 +162,12 @@ class Client:
         """
         from pytest_llmperf.client.exchange import Exchange  # noqa: PLC0415 - loaded on use, not on import
 
-        pool, lag = self._opened(self._pool), self._opened(self._lag)
+        connections, lag = self._opened(self._connections), self._opened(self._lag)
         body = msgspec.json.encode(planned.body(self.model, token_ids=self._token_ids))
         exchange = Exchange(clock=self._clock, limits=self._limits, flight=flight)
         mark = lag.begin()
         try:
-            await exchange.run(pool, self.url + planned.path, self._headers(), body)
+            await exchange.run(connections, self.url + planned.path, self._headers(), body)
         finally:
             made = _record(
                 planned,

@@ -16,6 +16,7 @@ import httpcore
 
 from pytest_llmperf.client.flight import Flight
 from pytest_llmperf.client.limits import Limits
+from pytest_llmperf.client.wire import Connections
 from pytest_llmperf.record import Failure, FailureKind
 from pytest_llmperf.stream.doubt import LEFT
 from pytest_llmperf.stream.sse import Event, Parser
@@ -83,7 +84,7 @@ class Exchange:
 
     async def run(
         self,
-        pool: httpcore.AsyncConnectionPool,
+        connections: Connections,
         url: str,
         headers: Mapping[bytes | str, bytes | str],
         body: bytes,
@@ -94,7 +95,7 @@ class Exchange:
         """
         try:
             with self._scope:
-                await self._post(pool, url, headers, body)
+                await self._post(connections, url, headers, body)
         except _FAULTS as error:
             self._fail(*self._named(error))
         except anyio.get_cancelled_exc_class():
@@ -112,13 +113,13 @@ class Exchange:
 
     async def _post(
         self,
-        pool: httpcore.AsyncConnectionPool,
+        connections: Connections,
         url: str,
         headers: Mapping[bytes | str, bytes | str],
         body: bytes,
     ) -> None:
         extensions = {"timeout": self._socket_timeouts(), "trace": self._trace}
-        async with pool.stream(
+        async with connections.stream(
             "POST", url, headers=headers, content=body, extensions=extensions
         ) as response:
             connection = response.extensions["network_stream"]

@@ -11,7 +11,8 @@ import ipaddress
 import math
 import ssl
 import urllib.request
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -108,6 +109,50 @@ def open_pool(
         retries=0,
         network_backend=backend,
     )
+
+
+class Connections:
+    """Any number of kept connections at once, each in a pool of its own.
+
+    A pool looks at all of its connections whenever one is taken or given back. With hundreds of
+    them idle that keeps the loop for seconds in all, while other answers wait to be stamped.
+
+    :param open_one: makes a pool, of which one connection at a time is used.
+    """
+
+    def __init__(self, open_one: Callable[[], httpcore.AsyncConnectionPool]) -> None:
+        self._open_one = open_one
+        self._all: list[httpcore.AsyncConnectionPool] = []
+        self._free: list[httpcore.AsyncConnectionPool] = []
+
+    @asynccontextmanager
+    async def stream(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[bytes | str, bytes | str],
+        content: bytes,
+        extensions: dict[str, Any],
+    ) -> AsyncIterator[httpcore.Response]:
+        """Send a request on the connection that was used last, or on a new one; give its answer."""
+        one = self._free.pop() if self._free else self._another()
+        try:
+            async with one.stream(
+                method, url, headers=headers, content=content, extensions=extensions
+            ) as response:
+                yield response
+        finally:
+            self._free.append(one)
+
+    async def aclose(self) -> None:
+        """Close all of them."""
+        while self._all:
+            await self._all.pop().aclose()
+
+    def _another(self) -> httpcore.AsyncConnectionPool:
+        self._all.append(self._open_one())
+        return self._all[-1]
 
 
 def proxy_for(url: str, *, trust_env: bool) -> str | None:

@@ -88,7 +88,8 @@ class Line:
                 raise Left
             return
         try:
-            await asyncio.wait_for(self._reader.read(1), seconds)
+            async with asyncio.timeout(seconds):
+                await self._reader.read(1)
         except TimeoutError:
             return
         raise Left
