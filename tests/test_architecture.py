@@ -7,6 +7,7 @@ import importlib
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -94,6 +95,7 @@ def at_run_time(node: ast.AST) -> Iterator[ast.AST]:
             yield from at_run_time(child)
 
 
+@cache
 def imported(tree: ast.Module) -> set[str]:
     """Dotted names that a module imports at run time; ``from a import b`` gives ``a.b``."""
     names: set[str] = set()

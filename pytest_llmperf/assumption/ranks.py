@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from functools import cache
 
+from pytest_llmperf.assumption.arrays import special
 from pytest_llmperf.assumption.comparison import (
     ALPHA,
     BETA,
@@ -95,17 +96,22 @@ def rising_trend_p(values: Sequence[float]) -> float | None:
 def quantile(values: Sequence[float], p: float) -> float:
     """Estimate a quantile, median-unbiased (Hyndman and Fan's type 8).
 
+    Between the two values around the place n p + p / 3 + 1 / 3, counted from 1.
+
     :raises InvalidMeasurement: there are no values, or one is not a positive finite number.
     """
-    return float(scipy_stats().quantile(positive(values), p, method="median_unbiased"))
+    ordered = sorted(positive(values))
+    at = p * len(ordered) + (p / 3 + 1 / 3)
+    lower = math.floor(at)
+    low, high = (ordered[min(max(each, 0), len(ordered) - 1)] for each in (lower - 1, lower))
+    return (1 - at % 1) * low + at % 1 * high
 
 
 def _quantile_tests(ordered: Sequence[float], p: float, limit: float) -> tuple[float, float]:
     """The p-values against "the quantile is not over" and "not under" the limit."""
-    test = scipy_stats().quantile_test
-    over, under = (
-        test(ordered, q=limit, p=p, alternative=side).pvalue for side in ("greater", "less")
-    )
+    n, binom = len(ordered), scipy_stats().binom
+    over = binom.cdf(bisect.bisect_right(ordered, limit), n, p)
+    under = binom.sf(bisect.bisect_left(ordered, limit) - 1, n, p)
     return float(over), float(under)
 
 
@@ -129,28 +135,40 @@ def _quantile_detectable(ordered: Sequence[float], p: float, claim: Claim) -> fl
     The test needs a share of turns on the wrong side (a Clopper-Pearson bound at the power);
     the change is the ratio of the ``p`` quantile to the quantile at that share.
     """
-    n, beta = len(ordered), scipy_stats().beta
-    if claim.relation == "at most":
-        under = few(n, p, claim.alpha)
-        share = 1 - beta.ppf(POWER, n - under, under + 1) if under >= 0 else None
-    else:
-        many = _many(n, p, claim.alpha)
-        share = beta.ppf(POWER, many, n - many + 1) if many <= n else None
+    share = _share_that_shows(len(ordered), p, claim.alpha, claim.relation)
     if share is None:
         return None
-    return abs(quantile(ordered, p) / quantile(ordered, float(share)) - 1)
+    return abs(quantile(ordered, p) / quantile(ordered, share) - 1)
+
+
+@cache
+def _share_that_shows(n: int, p: float, alpha: float, relation: Relation) -> float | None:
+    """The share of turns under the boundary at which REGRESS has the power; ``None`` if none is."""
+    beta = scipy_stats().beta
+    if relation == "at most":
+        under = few(n, p, alpha)
+        return float(1 - beta.ppf(POWER, n - under, under + 1)) if under >= 0 else None
+    many = _many(n, p, alpha)
+    return float(beta.ppf(POWER, many, n - many + 1)) if many <= n else None
 
 
 def _turns_needed(ordered: Sequence[float], p: float, claim: Claim) -> int | None:
     """Turns that would decide if the share of turns under the boundary is as seen."""
-    binom, (over, under) = scipy_stats().binom, claim.sides(claim.alpha, claim.beta)
+    over, under = claim.sides(claim.alpha, claim.beta)
     upto = bisect.bisect_right(ordered, claim.boundary) / len(ordered)
     below = bisect.bisect_left(ordered, claim.boundary) / len(ordered)
     if upto < p:
-        return first_that_decides(lambda n: binom.cdf(few(n, p, over), n, upto) >= POWER)
+        return first_that_decides(lambda n: _chance_of_few(few(n, p, over), n, upto) >= POWER)
     if below > p:
-        return first_that_decides(lambda n: binom.sf(_many(n, p, under) - 1, n, below) >= POWER)
+        return first_that_decides(
+            lambda n: 1 - _chance_of_few(_many(n, p, under) - 1, n, below) >= POWER
+        )
     return None
+
+
+def _chance_of_few(most: int, n: int, share: float) -> float:
+    """The binomial chance of at most so many of n."""
+    return float(special().bdtr(most, n, share)) if most >= 0 else 0.0
 
 
 def _too_few_turns(n: int, p: float, claim: Claim) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from pytest_llmperf.assumption.arrays import special
 from pytest_llmperf.assumption.comparison import (
     ALPHA,
     BETA,
@@ -214,12 +215,12 @@ def _t_tail(gap: float, se: float, df: int) -> float:
     """The chance of a gap this large or larger with none in truth; without noise, by its sign."""
     if se == 0:
         return 0.5 if abs(gap) <= _EQUAL else float(gap < 0)
-    return float(scipy_stats().t.sf(gap / se, df))
+    return float(special().stdtr(df, -gap / se))
 
 
 @cache
 def _t_critical(df: int, level: float) -> float:
-    return float(scipy_stats().t.isf(level, df))
+    return -float(special().stdtrit(df, level))
 
 
 @cache
