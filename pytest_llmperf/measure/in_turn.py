@@ -75,7 +75,7 @@ class InTurn(Work[list[Expected]]):
             raise
         self.around.add(self.placed(sent, expected))
         if step.role != "warmup":
-            self._meter.count(target.arm.boot_id)
+            self._meter.count(target.arm.boot_id, sent)
         return self.trouble(sent, target)
 
 

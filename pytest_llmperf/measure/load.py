@@ -146,7 +146,7 @@ class UnderLoad(Work[list[_Planned]]):
             self.around.add(msgspec.structs.replace(placed, stream=stream))
             volley.answered += 1
             if expected.step.role != "warmup":
-                self._meter.count(volley.target.arm.boot_id)
+                self._meter.count(volley.target.arm.boot_id, sent)
             if volley.may_give_up:
                 reason = self.trouble(sent, volley.target, volley.give_up_after)
                 volley.stopped = volley.stopped or reason

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 SETTLE_S = 3.0
 """How long the server's counters may take to show what it has already answered."""
 
+_NEVER_COUNTED = ("connect", "refused")
+"""Failures of requests that no engine has had in hand: its counters never show them finished."""
+
 
 class Meter:
     """The counters of one measurement's servers."""
@@ -33,9 +36,10 @@ class Meter:
         self._finished_before: dict[str, float | None] = {}
         self._sent_inside: dict[str, int] = {}
 
-    def count(self, boot: str) -> None:
-        """Note that one more request was sent between the two readings."""
-        self._sent_inside[boot] = self._sent_inside.get(boot, 0) + 1
+    def count(self, boot: str, sent: record.Request) -> None:
+        """Note one more request between the two readings, where it reached the engine."""
+        if sent.failure is None or sent.failure.kind not in _NEVER_COUNTED:
+            self._sent_inside[boot] = self._sent_inside.get(boot, 0) + 1
 
     def read(self, when: Literal["before", "after"]) -> None:
         """Record each server's counters once it is idle and has counted what it answered."""

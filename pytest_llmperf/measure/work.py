@@ -156,12 +156,10 @@ def collector_at_rest() -> Iterator[None]:
     """
     was_on = gc.isenabled()
     gc.collect()
-    gc.freeze()
     gc.disable()
     try:
         yield
     finally:
-        gc.unfreeze()
         if was_on:
             gc.enable()
 

@@ -52,7 +52,7 @@ class TestAClosedLoop:
         self, bench: Bench, questions: Prompts
     ) -> None:
         measured = bench.measure(
-            "aggregate_throughput", questions, streams=3, turns=60, windows=1, ramp_s=0.2
+            "aggregate_throughput", questions, streams=3, turns=36, windows=1, ramp_s=0.2
         )
         assert {each.role for each in measured.requests} == {"warmup", "turn"}
         first = [
@@ -156,6 +156,14 @@ class TestTheServersPage:
             assert each.asked_ns is not None
             assert measured.before.at_ns <= each.asked_ns <= each.at_ns <= measured.after.at_ns
 
+    def test_is_not_waited_for_to_show_what_was_refused(
+        self, bench: Bench, faults: Faults, questions: Prompts
+    ) -> None:
+        faults.admit = 4
+        measured = bench.measure("burst", questions, requests=20, warmup=0)
+        assert {each.failure.kind for each in measured.turns if each.failure} == {"refused"}
+        assert len([each for each in bench.server.requests if each.path == "/metrics"]) < 20
+
     def test_that_is_missing_is_recorded_as_missing(
         self, bench: Bench, faults: Faults, questions: Prompts
     ) -> None:
@@ -177,9 +185,11 @@ class TestThePythonCollector:
             if isinstance(entry, record.Request):
                 seen.append(gc.isenabled())
 
+        frozen = gc.get_freeze_count()
         bench.measure("aggregate_throughput", questions, add=add, streams=2, turns=8, windows=1)
         assert set(seen) == {False}
         assert gc.isenabled()
+        assert gc.get_freeze_count() == frozen
 
 
 class TestALoadThatIsCutShort:
@@ -188,11 +198,11 @@ class TestALoadThatIsCutShort:
     ) -> None:
         faults.die_after = 20
         bench.alive = False
-        measured = bench.measure("aggregate_throughput", questions, streams=4, turns=400, windows=1)
+        measured = bench.measure("aggregate_throughput", questions, streams=4, turns=100, windows=1)
         assert measured.end is not None
         assert not measured.end.completed
         assert measured.end.reason == "the engine gemma died while it was measured"
-        assert len(measured.turns) < 400
+        assert len(measured.turns) < 100
 
     def test_by_an_interrupt_keeps_what_was_finished_and_what_was_under_way(
         self, bench: Bench, questions: Prompts
@@ -205,7 +215,7 @@ class TestALoadThatIsCutShort:
 
         with pytest.raises(KeyboardInterrupt):
             bench.measure(
-                "aggregate_throughput", questions, add=add, streams=4, turns=400, windows=1
+                "aggregate_throughput", questions, add=add, streams=4, turns=100, windows=1
             )
         measured = bench.measured()
         kinds = {each.failure.kind for each in measured.requests if each.failure is not None}
