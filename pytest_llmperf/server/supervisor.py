@@ -210,12 +210,13 @@ class _Supervision:
         self._reap()
 
     def _wait_for_end(self, bound_s: float, *, until_engine: bool = False) -> None:
-        deadline = time.monotonic() + bound_s
+        deadline, pause_s = time.monotonic() + bound_s, _POLL_S / 8
         while time.monotonic() < deadline:
             self._reap()
             if (until_engine and self.code is not None) or not self._kin():
                 return
-            time.sleep(_POLL_S)
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, _POLL_S)
 
 
 def _signal_all(pids: set[int], number: signal.Signals) -> None:
