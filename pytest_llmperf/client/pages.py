@@ -6,6 +6,7 @@ Measured requests are in ``client``; what a metrics page means is in ``counters`
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import msgspec
@@ -21,7 +22,7 @@ class Pages:
     def __init__(self, url: str, *, headers: dict[str, str], trust_env: bool) -> None:
         self._url = url
         # Loading the certificate authorities takes 20 ms; only TLS has a use for them.
-        is_secure = url.startswith("https:")
+        is_secure = urlsplit(url).scheme == "https"
         self._http = httpx.AsyncClient(headers=headers, trust_env=trust_env, verify=is_secure)
 
     async def aclose(self) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -19,6 +20,7 @@ import pytest
 
 from pytest_llmperf import record
 from pytest_llmperf.client import Client
+from pytest_llmperf.client.pages import Pages
 from pytest_llmperf.client.wire import LagMeter, StampedBackend, StampedStream, open_pool, proxy_for
 from pytest_llmperf.errors import EngineError, UsageError
 from pytest_llmperf.planned import PlannedRequest
@@ -344,13 +346,21 @@ class TestManyAtOnce:
     def test_many_streams_share_a_loop_and_each_is_whole(self, hello: PlannedRequest) -> None:
         async def all_of_them(url: str) -> list[record.Request]:
             async with Client(url, model="scripted") as client:
-                jobs = (client.asend(hello, request_id=str(n)) for n in range(50))
-                return list(await asyncio.gather(*jobs))
+                waves = (range(50), range(50, 100))
+                return [
+                    each
+                    for wave in waves
+                    for each in await asyncio.gather(
+                        *(client.asend(hello, request_id=str(n)) for n in wave)
+                    )
+                ]
 
-        with ScriptedServer([chat_stream(tokens=4, first_s=0.5)] * 50) as server:
+        answers = [chat_stream(tokens=4, first_s=0.5)] * 50 + [chat_stream(tokens=4)] * 50
+        with ScriptedServer(answers) as server:
             requests = asyncio.run(all_of_them(server.url))
             assert server.most_open == 50
-        assert [each.request_id for each in requests] == [str(n) for n in range(50)]
+            assert server.connections == 50
+        assert [each.request_id for each in requests] == [str(n) for n in range(100)]
         assert {each.usage.completion_tokens for each in requests} == {4}
         assert {each.failure for each in requests} == {None}
 
@@ -380,6 +390,20 @@ class TestPages:
         connections = {each.path: each.connection for each in server.requests}
         assert connections["/metrics"] == connections["/tokenize"] == 1
         assert connections["/v1/chat/completions"] == 0
+
+    @pytest.mark.parametrize(
+        ("url", "wanted"),
+        [
+            ("http://10.0.0.1:8000", ssl.CERT_NONE),
+            ("https://10.0.0.1:8000", ssl.CERT_REQUIRED),
+            ("HTTPS://10.0.0.1:8000", ssl.CERT_REQUIRED),
+        ],
+    )
+    def test_of_a_server_with_tls_are_had_only_from_whom_an_authority_vouches_for(
+        self, url: str, wanted: ssl.VerifyMode
+    ) -> None:
+        transport: Any = Pages(url, headers={}, trust_env=False)._http._transport
+        assert transport._pool._ssl_context.verify_mode == wanted
 
     def test_an_error_status_is_told_with_its_page(self) -> None:
         with (
