@@ -392,6 +392,38 @@ class TestRefusals:
         assert str(caught.value) == "\n".join(parts)
 
 
+class TestAgainstScipy:
+    """The shorter ways to the same numbers."""
+
+    @FAST
+    @given(latencies, st.floats(0.001, 0.999))
+    def test_a_quantile_is_its_to_the_last_digit(self, turns: list[float], p: float) -> None:
+        assert quantile(turns, p) == stats.quantile(turns, p, method="median_unbiased")
+
+    @FAST
+    @given(latencies, quantiles, limits)
+    def test_the_tests_of_a_quantile_are_its(
+        self, turns: list[float], p: float, limit: float
+    ) -> None:
+        found = quantile_against(turns, p=p, limit=limit)
+        sides = [
+            stats.quantile_test(turns, q=limit, p=p, alternative=each).pvalue
+            for each in ("greater", "less")
+        ]
+        assert p_values(found) == pytest.approx(sides)
+
+    @FAST
+    @given(logs, st.floats(0.1, 10))
+    def test_the_tests_of_a_ratio_are_its(self, ratios: list[float], floor: float) -> None:
+        assume(max(ratios) - min(ratios) > 1e-6)
+        found = ratio_against(ratios, floor=floor)
+        sides = [
+            stats.ttest_1samp(ratios, math.log(floor), alternative=each).pvalue
+            for each in ("less", "greater")
+        ]
+        assert p_values(found) == pytest.approx(sides)
+
+
 class TestProperties:
     @FAST
     @given(latencies, quantiles, limits)
