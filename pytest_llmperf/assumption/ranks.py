@@ -104,7 +104,8 @@ def quantile(values: Sequence[float], p: float) -> float:
     at = p * len(ordered) + (p / 3 + 1 / 3)
     lower = math.floor(at)
     low, high = (ordered[min(max(each, 0), len(ordered) - 1)] for each in (lower - 1, lower))
-    return (1 - at % 1) * low + at % 1 * high
+    share = at % 1 if lower > 0 else 0.0
+    return (1 - share) * low + share * high
 
 
 def _quantile_tests(ordered: Sequence[float], p: float, limit: float) -> tuple[float, float]:
