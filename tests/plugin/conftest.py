@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
 
+import prometheus_client.parser  # noqa: F401 - as below: what a suite inside loads, it loads anew
 import pytest
 import scipy.stats  # noqa: F401 - numpy cannot be loaded again by each suite that runs inside
 
+import pytest_llmperf
 from pytest_llmperf import proof
 from pytest_llmperf.machine import canary
 from pytest_llmperf.proof import fitness, steady, values
 from pytest_llmperf.session import LiveSession
-from pytest_llmperf.testing import ScriptedServer
+from pytest_llmperf.testing import Behaviour, ScriptedServer
+
+for each in walk_packages(pytest_llmperf.__path__, "pytest_llmperf."):
+    # What is loaded inside a run of pytester's is thrown away with it, and takes a tenth of a
+    # second and more to load again in the next.
+    if not each.name.endswith("__main__") and ".miniature" not in each.name:
+        import_module(each.name)
 
 CONFTEST = """
 import pytest
@@ -46,7 +56,7 @@ def suite(pytester: pytest.Pytester) -> pytest.Pytester:
 @pytest.fixture
 def healthy() -> Iterator[ScriptedServer]:
     """A server that caches prefixes, counts what it does, and speculates."""
-    with ScriptedServer() as server:
+    with ScriptedServer(behaviour=Behaviour(step_s=0.001)) as server:
         yield server
 
 

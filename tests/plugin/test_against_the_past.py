@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
+from pytest_llmperf.evidence import NAME, read
+from pytest_llmperf.history import History
 from tests.plugin.conftest import Run
 
 GATE = """
 import pytest
 from pytest_llmperf import assert_no_regression
 
-@pytest.mark.cached_turn(turns=12, detect=0.5)
+@pytest.mark.cached_turn(turns=8, warmup=1, detect=0.5)
 def test_turn(llmperf, gemma, talks) -> None:
     assert_no_regression(llmperf(gemma, talks))
 """
@@ -30,9 +35,22 @@ def profiled(suite: pytest.Pytester, attached: Run) -> Run:
     return lambda *arguments: attached("--llmperf-profile=scripted.toml", *arguments)
 
 
-def _record(run: Run, times: int) -> None:
-    for _ in range(times):
-        assert run("--llmperf-mode=gate", "--llmperf-record").ret == 0
+def _record(run: Run) -> None:
+    assert run("--llmperf-mode=gate", "--llmperf-record").ret == 0
+
+
+def _earlier(folder: Path, times: int) -> None:
+    """Let history know as many earlier sessions as alike as can be to the only one so far."""
+    (session,) = folder.glob(f".llmperf/*/{NAME}")
+    first, _, rest = session.read_text(encoding="utf-8").partition("\n")
+    for number in range(times):
+        changes = {"session_id": f"s{number}", "started_at": f"2026-01-0{number + 1}T12:00:00Z"}
+        earlier = folder / "earlier" / f"s{number}"
+        earlier.mkdir(parents=True)
+        text = f"{json.dumps(json.loads(first) | changes)}\n{rest}"
+        (earlier / NAME).write_text(text, encoding="utf-8")
+        with History(folder / ".llmperf-history") as history:
+            history.record_session(earlier, dict.fromkeys(read(earlier).gates, "PASS"))
 
 
 class TestInQuickMode:
@@ -54,9 +72,10 @@ class TestInGateMode:
         result.stdout.fnmatch_lines(["history: 1 gate of session * entered*"])
 
     def test_with_six_sessions_the_screen_speaks_and_an_attached_server_is_not_confirmed(
-        self, profiled: Run, rebooted: None
+        self, suite: pytest.Pytester, profiled: Run, rebooted: None
     ) -> None:
-        _record(profiled, 6)
+        _record(profiled)
+        _earlier(suite.path, 5)
         result = profiled("--llmperf-mode=gate")
         assert result.ret == 0
         outcomes = result.parseoutcomes()
@@ -68,7 +87,7 @@ class TestInGateMode:
 def test_a_gate_that_history_knows_and_that_is_gone_is_an_error(
     suite: pytest.Pytester, profiled: Run, rebooted: None
 ) -> None:
-    _record(profiled, 1)
+    _record(profiled)
     (found,) = suite.path.glob("test_a_gate*.py")
     found.write_text(found.read_text().replace("def test_turn", "def test_renamed"))
     result = profiled("--llmperf-mode=gate")

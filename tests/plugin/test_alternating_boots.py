@@ -23,7 +23,7 @@ GATE = """
 import pytest
 from pytest_llmperf import assert_no_regression
 
-@pytest.mark.cached_turn(turns=12, detect=0.9)
+@pytest.mark.cached_turn(turns=8, warmup=1, detect=0.9)
 def test_turn(llmperf, gemma, talks) -> None:
     assert_no_regression(llmperf(gemma, talks))
 """
@@ -48,7 +48,7 @@ class Boots:
         if key not in self._up:
             self.close()
             stack = ExitStack()
-            step_s = 0.008 if spec.name == self.slow else 0.001
+            step_s = 0.005 if spec.name == self.slow else 0.001
             server = stack.enter_context(ScriptedServer(behaviour=Behaviour(step_s=step_s)))
             found = stack.enter_context(
                 attach(spec.name, server.url, declared=spec.declared, round_number=round_number)

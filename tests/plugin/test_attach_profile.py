@@ -18,7 +18,7 @@ SUITE = """
 import pytest
 from pytest_llmperf import assert_latency
 
-@pytest.mark.cached_turn(turns=30, warmup=2)
+@pytest.mark.cached_turn(turns=8, warmup=1)
 def test_turns(llmperf, gemma, talks, budget):
     assert_latency(llmperf(gemma, talks), p50_s=budget("turns.p50"))
 """

@@ -19,7 +19,7 @@ from pytest_llmperf import assert_latency, assert_speedup, assert_throughput
 def test_together(llmperf, gemma, questions) -> None:
     assert_throughput(llmperf(gemma, questions), at_least_tps=1)
 
-@pytest.mark.cached_turn(arrival="poisson", rate_rps=40, turns=40)
+@pytest.mark.cached_turn(arrival="poisson", rate_rps=80, turns=40)
 def test_arrivals(llmperf, gemma, talks) -> None:
     assert_latency(llmperf(gemma, talks), p50_s=30)
 

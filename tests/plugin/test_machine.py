@@ -20,11 +20,11 @@ GATE = """
 import pytest
 from pytest_llmperf import assert_latency
 
-@pytest.mark.cached_turn(turns=8)
+@pytest.mark.cached_turn(turns=8, warmup=1)
 def test_turn(llmperf, gemma, talks):
     assert_latency(llmperf(gemma, talks), p50_s=30)
 
-@pytest.mark.cached_turn(turns=8)
+@pytest.mark.cached_turn(turns=8, warmup=1)
 def test_other(llmperf, gemma, talks):
     assert_latency(llmperf(gemma, talks), p50_s=30)
 """

@@ -39,7 +39,7 @@ def test_classes(llmperf, gemma, gemma_autoregressive, questions) -> None:
 """
 
 BLOCK = 16
-SPECULATING = Behaviour(draft_tokens=3)
+SPECULATING = Behaviour(draft_tokens=3, step_s=0.001)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ GATE = """
 import pytest
 from pytest_llmperf import assert_latency, assert_speedup, assert_throughput
 
-@pytest.mark.cached_turn(turns=12)
+@pytest.mark.cached_turn(turns=8, warmup=1)
 def test_turn(llmperf, gemma, talks, budget) -> None:
     run = llmperf(gemma, talks)
     {assertion}
@@ -34,7 +34,7 @@ class TestAGate:
         result = attached()
         result.assert_outcomes(passed=1)
         assert result.ret == 0
-        result.stdout.fnmatch_lines(["*::test_turn", "PASS *", "*12 of 12 turns cached*"])
+        result.stdout.fnmatch_lines(["*::test_turn", "PASS *", "*8 of 8 turns cached*"])
 
     def test_that_regresses_fails_and_the_run_exits_with_10(
         self, suite: pytest.Pytester, attached: Run
@@ -246,10 +246,10 @@ class TestReplay:
     ) -> None:
         suite.makepyfile(_gate("assert_latency(run, p50_s=30)"))
         attached()
-        suite.makepyfile(_gate("assert_latency(run, p50_s=30)").replace("turns=12", "turns=300"))
+        suite.makepyfile(_gate("assert_latency(run, p50_s=30)").replace("turns=8", "turns=300"))
         result = suite.runpytest_inprocess("--llmperf-replay=.llmperf")
         assert result.ret == 11
-        result.stdout.fnmatch_lines(["*declares 300 turns; 12 were planned*"])
+        result.stdout.fnmatch_lines(["*declares 300 turns; 8 were planned*"])
 
     def test_that_is_to_be_recorded_is_a_usage_error(
         self, suite: pytest.Pytester, attached: Run

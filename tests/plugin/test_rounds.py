@@ -10,7 +10,7 @@ GATE = """
 import pytest
 from pytest_llmperf import assert_latency, assert_speedup
 
-@pytest.mark.cached_turn(turns=12)
+@pytest.mark.cached_turn(turns=8, warmup=1)
 @pytest.mark.parametrize("kind", ["a", "b-c"])
 def test_turn(llmperf, gemma, talks, kind) -> None:
     run = llmperf(gemma, talks)

@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from pytest_llmperf.record import Declared
+from pytest_llmperf.server import readiness
 from pytest_llmperf.server.bootlog import Progress
 from pytest_llmperf.server.launch import LaunchedEngine, launch
 from pytest_llmperf.spec import EngineSpec
@@ -145,6 +146,12 @@ def _is_alive(pid: int) -> bool:
     with contextlib.suppress(psutil.Error):
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     return False
+
+
+@pytest.fixture(autouse=True)
+def _looked_at_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stub is up in a tenth of a second, so boots are looked at more often than an engine's."""
+    monkeypatch.setattr(readiness, "_POLL_S", 0.02)
 
 
 @pytest.fixture(autouse=True)

@@ -66,11 +66,11 @@ def test_a_boot_that_makes_progress_may_outlast_the_deadline_and_is_the_sum_of_i
 
 
 def test_health_without_a_generation_is_not_ready(spec: Spec, boot: Boot, tmp_path: Path) -> None:
-    with pytest.raises(EngineLate) as late, boot(spec("silent", deadline_s=2.0)):
+    with pytest.raises(EngineLate) as late, boot(spec("silent", deadline_s=1.2)):
         pass
     what = r"Engine gemma was not ready after \d\.\d s \(probing\): it lists its model, and a"
     assert re.match(
-        what + r" generation of a few tokens did not end within 2\.\d s\.", late.value.what
+        what + r" generation of a few tokens did not end within 1\.\d s\.", late.value.what
     )
     log = tmp_path / "engine" / "engine.log"
     assert late.value.evidence == f"Last lines of {log}:\nApplication startup complete."
@@ -83,7 +83,7 @@ def test_health_without_a_generation_is_not_ready(spec: Spec, boot: Boot, tmp_pa
 def test_a_stream_of_comments_is_no_generation(spec: Spec, boot: Boot) -> None:
     with (
         pytest.raises(EngineLate, match="generation of a few tokens did not end"),
-        boot(spec("drips", deadline_s=2.0)),
+        boot(spec("drips", deadline_s=1.2)),
     ):
         pass
 

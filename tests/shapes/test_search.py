@@ -84,7 +84,7 @@ def test_a_search_that_is_cut_short_says_so_and_keeps_what_it_found() -> None:
 
 
 @given(limit=st.integers(64, 1500))
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.nested_given])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.nested_given])
 def test_whatever_is_found_breaks_the_budget_and_was_measured(limit: int) -> None:
     found, asked = searched(limit)
     if found is None:

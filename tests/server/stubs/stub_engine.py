@@ -106,7 +106,7 @@ def mismatch() -> None:
 def load_slowly() -> None:
     for phase in ("non-default args", "Starting to load model", "GPU KV cache size", "more"):
         say(phase)
-        time.sleep(0.5)
+        time.sleep(0.4)
 
 
 def chatter() -> None:
