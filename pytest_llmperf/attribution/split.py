@@ -164,7 +164,7 @@ def _blamed(parts: Sequence[Part]) -> str:
 
 def _part_text(name: str, then: float, now: float, unit: str, share: float | None) -> str:
     text = moved_text(name, then, now, unit)
-    return text if share is None else f"{text}: {100 * share:.0f} % of the change"
+    return text if share is None else f"{text}: {round(100 * share) + 0} % of the change"
 
 
 def moved_text(name: str, then: float, now: float, unit: str) -> str:
