@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from signal import Signals
 
 import pytest
@@ -17,7 +17,7 @@ from pytest_llmperf.failover.drill import Drill, Orders, Station
 from pytest_llmperf.planned import PlannedRequest
 from pytest_llmperf.testing import Behaviour, ScriptedServer, a_session, an_engine
 
-STEADY = Behaviour(head_s=0.005, step_s=0.01)
+STEADY = Behaviour(head_s=0.005, step_s=0.005)
 STREAMS = 3
 
 
@@ -75,21 +75,38 @@ def started() -> record.Measurement:
     )
 
 
+Servers = tuple[ScriptedServer, ScriptedServer]
 Drilled = Callable[..., Handover]
 
 
-@pytest.fixture
-def servers() -> Iterator[tuple[ScriptedServer, ScriptedServer]]:
-    """The first and the next, serving one model under one name."""
+@contextmanager
+def two_servers() -> Iterator[Servers]:
     with ExitStack() as stack:
         first, following = (stack.enter_context(ScriptedServer(behaviour=STEADY)) for _ in range(2))
         yield first, following
 
 
 @pytest.fixture
-def drilled(servers: tuple[ScriptedServer, ScriptedServer]) -> Drilled:
-    """Carry out a failover and read what was recorded of it."""
+def servers() -> Iterator[Servers]:
+    """The first and the next, serving one model under one name."""
+    with two_servers() as both:
+        yield both
 
+
+@pytest.fixture
+def drilled(servers: Servers) -> Drilled:
+    """Carry out a failover and read what was recorded of it."""
+    return drills(servers)
+
+
+@pytest.fixture(scope="module")
+def a_failover() -> Handover:
+    """One that was carried out once, for all who only read its records."""
+    with two_servers() as both:
+        return drills(both)("killed")
+
+
+def drills(servers: Servers) -> Drilled:
     def carry_out(
         fault: str = "killed",
         *,

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from pytest_llmperf import record
+from pytest_llmperf.analysis.handover import Handover
 from pytest_llmperf.evidence import EvidenceWriter
 from pytest_llmperf.fitness import MachineState
 from pytest_llmperf.testing import ScriptedServer, a_session
-from tests.failover.conftest import Drilled
 
 SUITE = """
 import pytest
@@ -47,9 +47,9 @@ def machine(when: Literal["before", "after"], at_s: int) -> MachineState:
 
 
 @pytest.fixture
-def recorded(drilled: Drilled, pytester: pytest.Pytester) -> Path:
+def recorded(a_failover: Handover, pytester: pytest.Pytester) -> Path:
     """A session's evidence of a failover of three streams."""
-    run = drilled("killed")
+    run = a_failover
     first = run.newest.first
     folder = pytester.path / "recorded"
     start = msgspec.structs.replace(
