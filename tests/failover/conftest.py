@@ -106,6 +106,13 @@ def a_failover() -> Handover:
         return drills(both)("killed")
 
 
+@pytest.fixture(scope="module")
+def a_frozen_one() -> Handover:
+    """Likewise, where the first server stood still for more than its limit of 0.4 s."""
+    with two_servers() as both:
+        return drills(both)("frozen", stall_s=0.4)
+
+
 def drills(servers: Servers) -> Drilled:
     def carry_out(
         fault: str = "killed",

@@ -7,6 +7,7 @@ from signal import Signals
 
 import pytest
 
+from pytest_llmperf.analysis.handover import Handover
 from pytest_llmperf.analysis.handover.proven import IN_THE_PIPE_NS
 from pytest_llmperf.claims import assert_failover
 from pytest_llmperf.errors import InvalidMeasurement, Regression
@@ -15,15 +16,15 @@ from tests.failover.conftest import STREAMS, Deaf, Drilled, Servers, Victim
 
 
 class TestAServerThatIsKilled:
-    def test_is_followed_by_the_next_and_nothing_is_lost(self, drilled: Drilled) -> None:  # F10
-        run = drilled("killed")
+    def test_is_followed_by_the_next_and_nothing_is_lost(self, a_failover: Handover) -> None:  # F10
+        run = a_failover
         assert run.contradictions == ()
         verdicts = assert_failover(run, within_s=10.0, lost=0)
         assert [each.word for each in verdicts] == ["PASS", "PASS"]
         assert {each.scope for each in verdicts} == {"this switch only"}
 
-    def test_leaves_its_tokens_in_evidence_and_its_asks_linked(self, drilled: Drilled) -> None:
-        switch = drilled("killed").newest
+    def test_leaves_its_tokens_in_evidence_and_its_asks_linked(self, a_failover: Handover) -> None:
+        switch = a_failover.newest
         assert len(switch.sent_again) == STREAMS
         for ask in switch.sent_again:
             one, other = ask.attempts
@@ -38,8 +39,10 @@ class TestAServerThatIsKilled:
             assert one.stamps.closed_ns <= other.stamps.sent_ns
         assert switch.tokens_kept == sum(len(ask.attempts[0].chunks) for ask in switch.sent_again)
 
-    def test_was_silent_from_its_last_token_to_the_next_one_s_first(self, drilled: Drilled) -> None:
-        switch = drilled("killed").newest
+    def test_was_silent_from_its_last_token_to_the_next_one_s_first(
+        self, a_failover: Handover
+    ) -> None:
+        switch = a_failover.newest
         assert switch.fault is not None
         assert len(switch.silences) == STREAMS
         for each in switch.silences:
@@ -73,15 +76,17 @@ class TestAServerThatIsKilled:
 
 
 class TestAServerThatIsFrozen:
-    def test_is_noticed_by_the_stall_limit_alone(self, drilled: Drilled) -> None:
-        run = drilled("frozen", stall_s=0.4)
+    def test_is_noticed_by_the_stall_limit_alone(self, a_frozen_one: Handover) -> None:
+        run = a_frozen_one
         assert run.contradictions == ()
         assert run.worst_s is not None
         assert run.worst_s > 0.39
         assert assert_failover(run, within_s=10.0)[0].word == "PASS"
 
-    def test_and_thawed_answers_again_what_the_next_one_answered(self, drilled: Drilled) -> None:
-        switch = drilled("frozen").newest
+    def test_and_thawed_answers_again_what_the_next_one_answered(
+        self, a_frozen_one: Handover
+    ) -> None:
+        switch = a_frozen_one.newest
         assert switch.thaw is not None
         assert len(switch.twice) == STREAMS
         for ask in switch.twice:
@@ -110,8 +115,8 @@ class TestAServerThatIsFrozen:
             drilled("frozen", victim=victim, told=interrupt)
         assert victim.got[-1] is Signals.SIGCONT
 
-    def test_late_tokens_do_not_shorten_the_silence(self, drilled: Drilled) -> None:
-        switch = drilled("frozen").newest
+    def test_late_tokens_do_not_shorten_the_silence(self, a_frozen_one: Handover) -> None:
+        switch = a_frozen_one.newest
         for each in switch.silences:
             assert each.gap_s is not None
             assert each.gap_s > 0.3

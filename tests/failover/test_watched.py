@@ -22,7 +22,7 @@ from pytest_llmperf.measure import Surroundings, Target
 from pytest_llmperf.session.taking_over import hand_over
 from pytest_llmperf.testing import ScriptedServer, an_engine
 from pytest_llmperf.workload import Prompts
-from tests.failover.conftest import Drilled, Victim, arm, planned, started
+from tests.failover.conftest import Victim, arm, planned, started
 
 
 def on_a_machine(run: Handover, *, foreign_s: float) -> Handover:
@@ -43,16 +43,16 @@ def on_a_machine(run: Handover, *, foreign_s: float) -> Handover:
     return Handover([arms], fault=run.fault, denominator=FAILOVER)
 
 
-def test_strangers_on_the_cores_make_a_failover_invalid(drilled: Drilled) -> None:
-    run = drilled("killed")
+def test_strangers_on_the_cores_make_a_failover_invalid(a_failover: Handover) -> None:
+    run = a_failover
     with pytest.raises(InvalidMeasurement, match="Other processes took 35 % of the CPU"):
         assert_failover(on_a_machine(run, foreign_s=7.0), within_s=10.0)
     verdicts = assert_failover(on_a_machine(run, foreign_s=0.2), within_s=10.0)
     assert [each.word for each in verdicts] == ["PASS", "PASS"]
 
 
-def test_a_machine_that_was_a_little_disturbed_is_told(drilled: Drilled) -> None:
-    run = drilled("killed")
+def test_a_machine_that_was_a_little_disturbed_is_told(a_failover: Handover) -> None:
+    run = a_failover
     assert on_a_machine(run, foreign_s=0.2).findings == run.findings
     assert on_a_machine(run, foreign_s=1.4).findings == (
         *run.findings,
