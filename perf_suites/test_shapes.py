@@ -10,7 +10,7 @@ PATIENCE_S = 5.0
 """After which a resident asks again. Where a machine has a budget of its own, that one holds."""
 
 
-@pytest.mark.time_to_first_token(turns=8, warmup=1)
+@pytest.mark.time_to_first_token(turns=14, warmup=1)
 def test_no_conversation_of_the_house_keeps_its_resident_waiting(
     llmperf, gemma, house_talk, budget
 ):

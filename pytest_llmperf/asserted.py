@@ -6,7 +6,8 @@ Whether a plan can decide a claim at all is in ``foresight``; judging it is in `
 from __future__ import annotations
 
 import dis
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from types import CodeType
 
 import msgspec
@@ -45,17 +46,19 @@ class Claims(msgspec.Struct, frozen=True, kw_only=True):
     is_throughput: bool = False
     """Whether a median throughput is asserted."""
     budgets: dict[str, tuple[str, ...]] = {}
-    """Keywords that have no limit but budgets, with the names of these."""
+    """Keywords that have no limit but budgets, with the names of these; ``*`` is anything."""
 
     @property
     def count(self) -> int:
         """How many times the test may be red by chance."""
         return self.of_limits + self.of_the_past
 
-    def judged_with(self, known: Container[str]) -> Claims:
+    def judged_with(self, known: Iterable[str]) -> Claims:
         """The same where only these budgets are there: without what has no limit."""
         missing = {
-            word for word, names in self.budgets.items() if not any(each in known for each in names)
+            word
+            for word, names in self.budgets.items()
+            if not any(fnmatchcase(each, name) for name in names for each in known)
         }
         unjudged = {p for word, p in QUANTILES.items() if word in missing}
         return msgspec.structs.replace(

@@ -55,12 +55,15 @@ def asked_for(test: Callable[..., Any]) -> list[str]:
 
 
 def by_keyword(test: Callable[..., Any]) -> dict[str, tuple[str, ...]]:
-    """The keywords whose value in a test's own text is ``budget(...)`` wherever they stand."""
+    """The keywords whose value in a test's own text is ``budget(...)`` wherever they stand.
+
+    :returns: their names; what an f-string fills in is a ``*``.
+    """
     found: dict[str, list[str | None]] = {}
     for call in _calls(test):
         for each in call.keywords:
             if each.arg is not None:
-                found.setdefault(each.arg, []).append(_name_of(each.value))
+                found.setdefault(each.arg, []).append(_pattern_of(each.value))
     named = {keyword: [name for name in names if name] for keyword, names in found.items()}
     return {keyword: tuple(named[keyword]) for keyword in found if all(found[keyword])}
 
@@ -80,6 +83,16 @@ def _name_of(value: ast.expr) -> str | None:
             return name
         case _:
             return None
+
+
+def _pattern_of(value: ast.expr) -> str | None:
+    """The same, also of ``budget(f"name_{part}")``, as ``name_*``."""
+    match value:
+        case ast.Call(func=ast.Name(id="budget"), args=[ast.JoinedStr(values=parts), *_]):
+            fixed = (str(each.value) if isinstance(each, ast.Constant) else "*" for each in parts)
+            return "".join(fixed)
+        case _:
+            return _name_of(value)
 
 
 def misspelt(asked: Iterable[str], known: Mapping[str, float]) -> list[str]:

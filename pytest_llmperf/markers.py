@@ -21,6 +21,7 @@ FEWEST_A_STREAM = 2
 
 Turns = Annotated[int, Meta(ge=1, le=100_000)]
 Share = Annotated[float, Meta(gt=0, le=1)]
+ShareOrNone = Annotated[float, Meta(ge=0, le=1)]
 Change = Annotated[float, Meta(gt=0, lt=10)]
 Streams = Annotated[int, Meta(ge=1, le=4096)]
 Windows = Annotated[int, Meta(ge=1, le=100)]
@@ -52,8 +53,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """A slow-down up to this share is no regression; ``None``: the profile's."""
     detect: Change | None = None
     """A slow-down of this share must be seen; ``None``: the profile's."""
-    min_acceptance: Share = 0.15
-    """Accepted over drafted tokens below which a declared drafter counts as mismatched."""
+    min_acceptance: ShareOrNone = 0.15
+    """Accepted over drafted tokens below which a declared drafter counts as mismatched; with 0
+    drafting alone proves it, as where answers are sampled and hardly a draft can be accepted."""
 
 
 class SingleStream(Plan, frozen=True, kw_only=True):

@@ -52,10 +52,12 @@ def share(part: int | None, whole: int | None) -> str:
 
 
 def percent(fraction: float | None) -> str:
-    """A fraction as ``14 %``, with a decimal below ten percent: ``1.5 %``."""
+    """A fraction as ``14 %``, with a decimal below ten percent: ``1.5 %``, ``0.02 %``."""
     if fraction is None:
         return NOT_MEASURED
     value = 100 * fraction
+    if round(value, 3) and not round(value, 1):
+        return f"{value:.1g} %"  # what is small is not nothing
     short = f"{value:.1f}" if abs(round(value, 1)) < 10 else f"{value:,.0f}"  # noqa: PLR2004 - two digits
     return f"{short.removesuffix('.0')} %"
 

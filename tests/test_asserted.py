@@ -100,3 +100,9 @@ def test_a_claim_is_judged_where_one_of_its_budgets_is_there() -> None:
     assert (none.latencies, none.is_throughput) == ((0.99,), False)
     assert all_of_it == every
     assert none.count == every.count
+
+
+def test_a_budget_whose_name_is_made_up_as_it_goes_is_there_where_one_fits() -> None:
+    claims = Claims(latencies=(0.5,), budgets={"p50_s": ("cold_*.p50",)})
+    assert claims.judged_with(("cold_256.p50",)).latencies == (0.5,)
+    assert claims.judged_with(("cold_256.p95",)).latencies == ()

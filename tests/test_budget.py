@@ -21,11 +21,14 @@ def test_the_names_that_a_test_asks_for_are_read_from_its_text() -> None:
 
 def a_gate(check: Callable[..., None], budget: Callable[[str], Any], limit: float) -> None:
     check(p50_s=budget("turn.p50"), p90_s=budget("turn.p90"), p95_s=limit)
-    check(p50_s=budget("other.p50"), p90_s=limit)
+    check(p50_s=budget("other.p50"), p90_s=limit, p99_s=budget(f"turn_{limit}.p99"))
 
 
 def test_keywords_that_have_no_limit_but_budgets_are_read_from_a_test_s_text() -> None:
-    assert by_keyword(a_gate) == {"p50_s": ("turn.p50", "other.p50")}
+    assert by_keyword(a_gate) == {
+        "p50_s": ("turn.p50", "other.p50"),
+        "p99_s": ("turn_*.p99",),
+    }
     assert by_keyword(len) == {}
 
 

@@ -52,6 +52,8 @@ def test_seconds_keep_three_digits_and_turn_to_milliseconds_below_a_tenth(
         (units.percent(0.14), "14 %"),
         (units.percent(0.0154), "1.5 %"),
         (units.percent(0.01), "1 %"),
+        (units.percent(0.00024), "0.02 %"),
+        (units.percent(1e-9), "0 %"),
         (units.percent(0.0996), "10 %"),
         (units.percent(None), "not measured"),
         (units.probability(0.0004), "p < 0.001"),

@@ -86,7 +86,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         _check_roll(config, items)
         more = _confirmations(items)
         items += more
-        told = pytest.CollectReport(nodeid="", outcome="passed", longrepr=None, result=more)
+        told = pytest.CollectReport(nodeid="", outcome="passed", longrepr=None, result=[*more])
         config.hook.pytest_collectreport(report=told)  # else they are missing among the collected
 
 

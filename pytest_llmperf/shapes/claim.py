@@ -11,6 +11,7 @@ from typing import Protocol
 
 from pytest_llmperf import assumption
 from pytest_llmperf.assertions import error_of
+from pytest_llmperf.assumption.reach import turns_for_quantile
 from pytest_llmperf.bench import Lease
 from pytest_llmperf.budget import Budget
 from pytest_llmperf.errors import EvidenceError, UsageError
@@ -237,12 +238,14 @@ def _described(shape: Shape, run: Run) -> str:
 def _check_power(run: Run) -> None:
     """Refuse a plan by which no shape could ever come to REGRESS."""
     turns = run.measured.measurement.turns
-    if 0.5**turns > run.levels.alpha:
+    fewest = turns_for_quantile(0.5, run.levels.alpha, "at most")
+    if turns < fewest:
         raise UsageError(
             f"With {counted(turns, 'turn')} a conversation no budget can be broken.",
             f"Even if all were over a median's limit, chance does that once in {2**turns} times, "
             f"and the level is {run.levels.alpha:g}.",
-            "Plan 8 turns or more in the marker.",
+            f"Plan {fewest} turns or more in the marker, or select fewer gates at once: they share "
+            "the run's alpha.",
         )
 
 

@@ -32,7 +32,7 @@ SYSTEM = {"role": "system", "content": " ".join(f"rule {n} of the house" for n i
 
 def ask(text):
     messages = (SYSTEM, {"role": "user", "content": text})
-    return PlannedRequest(prompt="", messages=messages, max_tokens=6, content_class="prose")
+    return PlannedRequest(prompt="", messages=messages, max_tokens=10, content_class="prose")
 
 @pytest.fixture
 def talks():

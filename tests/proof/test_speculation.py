@@ -81,6 +81,12 @@ def test_the_floor_is_the_declared_one(making: Making) -> None:
     assert kinds(making.sound(measurement={"min_acceptance": 0.7})) == ["low_acceptance"]
 
 
+def test_with_a_floor_of_none_drafting_alone_proves_speculation(making: Making) -> None:
+    sampled = making.sound(measurement={"min_acceptance": 0.0})
+    assert kinds(making.with_after(sampled, draft_tokens=100.0, accepted_tokens=0.0)) == []
+    assert kinds(making.with_after(sampled, drafts=0.0, draft_tokens=0.0)) == ["no_drafts"]
+
+
 @pytest.mark.parametrize("accepted", [None, 500.0])
 def test_acceptance_that_is_unknown_or_beyond_everything_proves_nothing(
     making: Making, accepted: float | None

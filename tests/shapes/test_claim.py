@@ -141,7 +141,8 @@ def test_too_few_turns_to_ever_be_red_are_refused() -> None:
         "With 6 turns a conversation no budget can be broken.\n"
         "Even if all were over a median's limit, chance does that once in 64 times, and the level "
         "is 0.01.\n"
-        "Plan 8 turns or more in the marker."
+        "Plan 7 turns or more in the marker, or select fewer gates at once: they share the run's "
+        "alpha."
     )
 
 
