@@ -194,7 +194,7 @@ def test_every_suite_is_listed_with_its_question() -> None:
         name: (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").splitlines()[0]
         for name, path in suites.items()
     }
-    listed = dict(re.findall(r"^\| `(test_\w+\.py)` \| (.+?) \|", text, re.MULTILINE))
+    listed = dict(re.findall(r"^\| \[`(test_\w+\.py)`\]\(\S+\) \| (.+?) \|", text, re.MULTILINE))
     assert listed == questions
 
 
