@@ -254,8 +254,7 @@ class Pair:
     @cached_property
     def contradictions(self) -> tuple[Contradiction, ...]:
         """Each arm against its own declaration, then both against the one factor."""
-        arms = (*self.candidate.contradictions, *self.reference.contradictions)
-        return tuple(dict.fromkeys((*arms, *self.between)))
+        return tuple(dict.fromkeys((*in_turn(self.runs), *self.between)))
 
     @property
     def between(self) -> tuple[Contradiction, ...]:
@@ -281,8 +280,36 @@ class Pair:
             *self.candidate.findings,
             *self.reference.findings,
             *(each.text for each in between),
+            *shared_drift(self.runs),
         )
         return tuple(dict.fromkeys(texts))
+
+
+def in_turn(runs: Sequence[Run]) -> tuple[Contradiction, ...]:
+    """What speaks against any of several arms whose turns alternated.
+
+    Not a drift that they share: it is the machine's, and cancels in their ratios.
+    """
+    found = (each for run in runs for each in run.contradictions)
+    if "own" in _drifts(runs):
+        return tuple(found)
+    return tuple(each for each in found if each.kind != proof.TREND)
+
+
+def shared_drift(runs: Sequence[Run]) -> tuple[str, ...]:
+    """A line on a drift that arms share, where they do."""
+    drifts = _drifts(runs)
+    if "shared" not in drifts or "own" in drifts:
+        return ()
+    return (
+        "All arms got steadily faster together: the machine's drift, which cancels in a ratio.",
+    )
+
+
+def _drifts(runs: Sequence[Run]) -> list[str]:
+    boots = zip(*(run.boots for run in runs), strict=False)
+    of = [run.denominator for run in runs]
+    return [proof.drift(zip(arms, of, strict=True)) for arms in boots]
 
 
 def _process(boot: Measured) -> tuple[object, ...]:

@@ -18,7 +18,7 @@ from pytest_llmperf.denominator import BUILT_IN, DECODE_THROUGHPUT, Denominator
 from pytest_llmperf.errors import UsageError
 from pytest_llmperf.evidence import Measured
 from pytest_llmperf.proof import Contradiction
-from pytest_llmperf.run import Pair, Run
+from pytest_llmperf.run import Pair, Run, in_turn, shared_drift
 from pytest_llmperf.units import measured, quantity
 
 BOTH, NEITHER = "both", "neither"
@@ -102,7 +102,7 @@ class Factorial:
     @cached_property
     def contradictions(self) -> tuple[Contradiction, ...]:
         """Each cell against its own declaration, then neighbours against what they differ in."""
-        own = [each for run in self.cells.values() for each in run.contradictions]
+        own = in_turn(list(self.cells.values()))
         between = [
             each
             for candidate, reference, factor in self._neighbours()
@@ -119,7 +119,7 @@ class Factorial:
     def findings(self) -> tuple[str, ...]:
         """What a reader should know of any cell, each once."""
         texts = [text for run in self.cells.values() for text in run.findings]
-        return tuple(dict.fromkeys(texts))
+        return tuple(dict.fromkeys([*texts, *shared_drift(list(self.cells.values()))]))
 
     @property
     def table(self) -> tuple[tuple[str, str], ...]:

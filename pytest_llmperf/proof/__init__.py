@@ -6,7 +6,7 @@ Every rule is one function in one of the tables below.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from pytest_llmperf.denominator import Denominator
 from pytest_llmperf.evidence import Measured
@@ -26,6 +26,7 @@ from pytest_llmperf.proof import (
 from pytest_llmperf.proof.contradiction import Contradiction, Finding
 from pytest_llmperf.proof.line import line
 from pytest_llmperf.proof.pair import Sides
+from pytest_llmperf.proof.steady import TREND
 from pytest_llmperf.proof.warm import expected_hits
 from pytest_llmperf.proof.window import Window
 
@@ -182,6 +183,15 @@ def disturbance(measured: Measured) -> Contradiction | None:
     return next(filter(None, (rule(window) for rule in DISTURBANCES)), None)
 
 
+def drift(arms: Iterable[tuple[Measured, Denominator]]) -> steady.Drift:
+    """Whether arms got faster while they were measured in turn: not, together, or one by itself.
+
+    A trend that they share is the machine's and cancels in their ratio; ``contradictions`` of each
+    arm, which sees that arm alone, has it as ``TREND``.
+    """
+    return steady.drift([Window(measured, of) for measured, of in arms])
+
+
 def findings(measured: Measured, denominator: Denominator | None = None) -> tuple[Finding, ...]:
     """What a reader should know of this arm that does not make it invalid."""
     window = Window(measured, denominator)
@@ -228,9 +238,11 @@ def _sides(
 
 
 __all__ = [
+    "TREND",
     "Contradiction",
     "Finding",
     "contradictions",
+    "drift",
     "evidence_line",
     "expected_hits",
     "findings",

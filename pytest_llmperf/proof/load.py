@@ -39,7 +39,7 @@ STALE_NS = 1_000_000_000
 SEEN_SHARE = 0.8
 """Of the declared streams that a server must once show open, over several pages."""
 
-SEEN_NEEDS = 4
+SEEN_NEEDS = 10
 """Pages read under the full load without which nothing can be said of what the server saw."""
 
 COUNTED_SHARE = 0.99

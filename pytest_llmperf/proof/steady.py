@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 from itertools import combinations
 from statistics import median
+from typing import Literal
 
 from pytest_llmperf.load.in_flight import windows_of
 from pytest_llmperf.proof.contradiction import Contradiction, Finding
@@ -31,6 +32,11 @@ TREND_P = 0.001
 
 TREND_SIZE = 1.1
 """First third over last third below which a trend is only reported."""
+
+TREND = "still_warming"
+"""The kind of contradiction that a trend of one arm is."""
+
+Drift = Literal["none", "shared", "own"]
 
 Trend = Callable[[Sequence[float]], float]
 """Values in order to the one-sided p-value that they do not fall."""
@@ -83,12 +89,28 @@ def warming(window: Window, trend: Trend = falling_p) -> Contradiction | None:
         return None
     p, size = fall
     return Contradiction(
-        kind="not_warm",
+        kind=TREND,
         reason=f"Not warm: the {_noun(window)}s got steadily faster while they were measured.",
         evidence=f"The first third took {ratio(size)} as long as the last "
         f"(Kendall's tau, one-sided {probability(p)}).",
         remedy="Warm up longer, until the turns stand still.",
     )
+
+
+def drift(windows: Sequence[Window]) -> Drift:
+    """Whether arms whose turns alternated got faster together: then it was the machine.
+
+    Shared is a trend where each arm's duration over the first arm's, turn by turn, has none of a
+    size that matters. It cancels in their ratio, as A B B A blocks are balanced.
+    """
+    if all(warming(each) is None for each in windows):
+        return "none"
+    first, *others = ([seconds for seconds, _ in _slowness(each)] for each in windows)
+    measured = {each.measured.measurement.measurement_id for each in windows}
+    if len(measured) > 1 or any(len(each) != len(first) for each in others):
+        return "own"
+    sizes = [_thirds([a / b for a, b in zip(each, first, strict=True)]) for each in others]
+    return "shared" if all(1 / TREND_SIZE < size < TREND_SIZE for size in sizes) else "own"
 
 
 def warmup_differs(window: Window) -> Finding | None:

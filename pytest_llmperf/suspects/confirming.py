@@ -16,7 +16,7 @@ from pytest_llmperf.attribution import explain
 from pytest_llmperf.evidence import Measured
 from pytest_llmperf.gate import Gate
 from pytest_llmperf.report import Row
-from pytest_llmperf.run import Levels, Run
+from pytest_llmperf.run import Levels, Run, in_turn, shared_drift
 from pytest_llmperf.suspects.held import SCOPE, Pending, claim_of, slow
 from pytest_llmperf.suspects.screening import forced_row
 from pytest_llmperf.tails import kept
@@ -122,9 +122,9 @@ def _row(each: Pending, found: Confirmed) -> Row:
     run = Run(each.candidate, denominator=each.run.denominator, levels=each.levels)
     other = Run(each.reference, denominator=each.run.denominator, levels=each.levels)
     old = each.gate.rows[each.row]
-    objections = (*run.contradictions, *other.contradictions, *_between(each))
+    objections = (*in_turn([run, other]), *_between(each))
     findings = [*explain(each.candidate, each.reference).lines] if found.word == "REGRESS" else []
-    findings += _again(each.candidate)
+    findings += [*_again(each.candidate), *shared_drift([run, other])]
     return msgspec.structs.replace(
         old,
         verdict=kept(

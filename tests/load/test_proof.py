@@ -52,7 +52,7 @@ def later(each: record.Request, by_ns: int) -> record.Request:
     )
 
 
-def showing(measured: Measured, running: float, *, pages: int = 6) -> Measured:
+def showing(measured: Measured, running: float, *, pages: int = 12) -> Measured:
     """Pages under the full load that say how many requests run."""
     requests = next(iter(windows_of(measured.requests).values()))
     span = steady_span(requests)
@@ -230,14 +230,15 @@ class TestTheServersPages:
         found = only(showing(load(FOUR), 2), "held_back")
         assert found.reason == "The server never had the declared 4 streams open."
         assert found.evidence == (
-            "On 6 of its pages under the full load it showed at most 2 requests running or waiting."
+            "On 12 of its pages under the full load it showed at most 2 requests running or "
+            "waiting."
         )
         assert found.remedy == (
             "Look for a proxy or a limit of connections between client and engine."
         )
 
     def test_that_are_few_prove_nothing(self, load: Load) -> None:
-        assert kinds(showing(load(FOUR), 2, pages=3)) == []
+        assert kinds(showing(load(FOUR), 2, pages=9)) == []
 
 
 class TestTheSum:

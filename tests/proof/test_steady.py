@@ -9,8 +9,10 @@ import msgspec
 import pytest
 from scipy.stats import kendalltau
 
-from pytest_llmperf.proof import contradictions, findings
+from pytest_llmperf.denominator import SINGLE_STREAM
+from pytest_llmperf.proof import TREND, contradictions, findings
 from pytest_llmperf.proof.steady import falling_p
+from pytest_llmperf.run import Pair, Run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,6 +49,17 @@ def lasting(making: Making, seconds: Sequence[float]) -> Measured:
 
 def within(making: Making, seconds: Sequence[float]) -> Measured:
     return making.with_after(lasting(making, seconds), at_ns=10**13)
+
+
+def a_pair(
+    making: Making, mine: Sequence[float], other: Sequence[float], *, apart: bool = False
+) -> Pair:
+    candidate, reference = within(making, mine), within(making, other)
+    if apart:
+        start = msgspec.structs.replace(reference.measurement, measurement_id="another")
+        reference = msgspec.structs.replace(reference, measurement=start)
+    runs = [Run([each], denominator=SINGLE_STREAM) for each in (candidate, reference)]
+    return Pair(*runs, of=SINGLE_STREAM, factor="speculation")
 
 
 def test_a_slow_first_turn_is_not_warm(making: Making) -> None:
@@ -94,12 +107,38 @@ def test_a_longer_answer_explains_a_slow_first_turn(making: Making) -> None:
 def test_turns_that_get_steadily_faster_are_not_warm(making: Making) -> None:
     measured = within(making, [0.50 - 0.01 * n for n in range(12)])
     (found,) = contradictions(measured)
-    assert found.kind == "not_warm"
+    assert found.kind == "still_warming"
     assert found.reason == "Not warm: the turns got steadily faster while they were measured."
     assert found.evidence == (
         "The first third took 1.20x as long as the last (Kendall's tau, one-sided p < 0.001)."
     )
     assert found.remedy == "Warm up longer, until the turns stand still."
+
+
+FASTER = [0.50 - 0.01 * n for n in range(12)]
+
+
+def test_a_trend_that_both_arms_share_is_the_machine_s_and_is_told(making: Making) -> None:
+    pair = a_pair(making, FASTER, [2 * each for each in FASTER])
+    assert all(TREND in [each.kind for each in run.contradictions] for run in pair.runs)
+    assert TREND not in [each.kind for each in pair.contradictions]
+    assert pair.findings[-1] == (
+        "All arms got steadily faster together: the machine's drift, which cancels in a ratio."
+    )
+
+
+@pytest.mark.parametrize("other", [[1.0] * 12, FASTER[::-1], FASTER[:11]])
+def test_a_trend_of_one_arm_by_itself_is_its_warming_up(
+    making: Making, other: Sequence[float]
+) -> None:
+    pair = a_pair(making, FASTER, other)
+    assert TREND in [each.kind for each in pair.contradictions]
+    assert not [text for text in pair.findings if "together" in text]
+
+
+def test_arms_that_were_not_measured_in_turn_share_no_trend(making: Making) -> None:
+    pair = a_pair(making, FASTER, FASTER, apart=True)
+    assert TREND in [each.kind for each in pair.contradictions]
 
 
 def test_a_small_trend_and_one_for_the_worse_are_told(making: Making) -> None:
