@@ -20,6 +20,7 @@ from pytest_llmperf.suspects import (
     confirm_all,
     forced_row,
     quick_row,
+    recorded_row,
     screened_row,
     unconfirmed,
 )
@@ -139,7 +140,26 @@ class TestAConfirmation:
                 spoilt = msgspec.structs.replace(candidate, end=None)
                 return spoilt, reference
 
-        assert _judged(_pending(Broken(1.0))) == ["INVALID"]
+        broken = Broken(1.0)
+        assert _judged(_pending(broken)) == ["INVALID"]
+        assert broken.pairs == 1  # no further one could change that
+
+
+class TestARecordedConfirmation:
+    def _word(self, *fresh: tuple[Measured, Measured]) -> str | None:
+        run = Run([_boot("b0", 1.0)], levels=LEVELS)
+        gate = Gate("g", SINGLE_STREAM)
+        row = recorded_row(run, gate, 0.5, fresh, levels=LEVELS, alpha=0.01)
+        return row.verdict.word
+
+    def test_that_was_cut_short_is_open_however_bad_it_looked(self) -> None:
+        slow = _Fresh(3.0)
+        assert self._word(slow(0), slow(1)) == "INCONCLUSIVE"
+        assert self._word(*map(slow, range(4))) == "REGRESS"
+
+    def test_that_ended_at_a_pair_that_did_not_measure_is_invalid(self) -> None:
+        candidate, reference = _Fresh(1.0)(0)
+        assert self._word((msgspec.structs.replace(candidate, end=None), reference)) == "INVALID"
 
 
 class TestTheScreen:

@@ -11,7 +11,7 @@ import msgspec
 
 from pytest_llmperf import assumption, proof
 from pytest_llmperf.assumption.confirm import Confirmed, Suspect, confirm
-from pytest_llmperf.assumption.looks import Arms, design_of
+from pytest_llmperf.assumption.looks import FEWEST, Arms, design_of
 from pytest_llmperf.attribution import explain
 from pytest_llmperf.evidence import Measured
 from pytest_llmperf.gate import Gate
@@ -78,24 +78,28 @@ def confirm_all(
     :param all_of: measure so many pairs, whatever the looks say; for the self-check and replays.
     """
     most = all_of or MOST_PAIRS
-    design = design_of(pending[0].retake.arms, screened=len(pending[0].own), pairs=most)
+    design = design_of(
+        pending[0].retake.arms, screened=len(pending[0].own), pairs=max(most, FEWEST)
+    )
     found: dict[str, Confirmed] = {}
     for pair in range(most):
         for number, each in enumerate(pending):
-            if all_of is not None or not _is_decided(found, number):
+            if all_of is not None or not _is_over(each, found, number):
                 tell(f"confirming {each.gate.node_id}: pair {pair + 1} of at most {most}")
                 candidate, reference = each.retake(pair)
                 each.candidate.append(candidate)
                 each.reference.append(reference)
         found = confirm(_suspects(pending, pair + 1), design=design, alpha=alpha, beta=beta)
-        if all_of is None and all(_is_decided(found, number) for number in range(len(pending))):
+        if all_of is None and all(_is_over(each, found, n) for n, each in enumerate(pending)):
             break
     for number, each in enumerate(pending):
         each.gate.rows[each.row] = _row(each, found[str(number)])
 
 
-def _is_decided(found: Mapping[str, Confirmed], number: int) -> bool:
-    return str(number) in found and found[str(number)].word is not None
+def _is_over(each: Pending, found: Mapping[str, Confirmed], number: int) -> bool:
+    """Whether another pair could change the word: not where it is said, or is INVALID anyway."""
+    is_decided = str(number) in found and found[str(number)].word is not None
+    return is_decided or bool(each.candidate and _objections(each))
 
 
 def _suspects(pending: Sequence[Pending], pairs: int) -> dict[str, Suspect]:
@@ -119,10 +123,9 @@ def _filled(each: Pending, boots: Sequence[Measured], pairs: int) -> tuple[float
 
 
 def _row(each: Pending, found: Confirmed) -> Row:
-    run = Run(each.candidate, denominator=each.run.denominator, levels=each.levels)
-    other = Run(each.reference, denominator=each.run.denominator, levels=each.levels)
+    run, other = _arms(each)
     old = each.gate.rows[each.row]
-    objections = (*in_turn([run, other]), *_between(each))
+    objections = _objections(each)
     findings = [*explain(each.candidate, each.reference).lines] if found.word == "REGRESS" else []
     findings += [*_again(each.candidate), *shared_drift([run, other])]
     return msgspec.structs.replace(
@@ -135,6 +138,16 @@ def _row(each: Pending, found: Confirmed) -> Row:
         evidence=f"{run.evidence}; against {other.evidence}",
         findings=tuple(findings),
     )
+
+
+def _arms(each: Pending) -> tuple[Run, Run]:
+    candidate = Run(each.candidate, denominator=each.run.denominator, levels=each.levels)
+    reference = Run(each.reference, denominator=each.run.denominator, levels=each.levels)
+    return candidate, reference
+
+
+def _objections(each: Pending) -> tuple[proof.Contradiction, ...]:
+    return (*in_turn(_arms(each)), *_between(each))
 
 
 def _again(boots: Sequence[Measured]) -> list[str]:
