@@ -24,13 +24,25 @@ _NO_MATTER_S = 60.0
 def lines(
     root: Path, gates: Sequence[str], *, levels: Levels, detects: dict[str, float], boot_s: float
 ) -> list[str]:
-    """Say for each gate how many boots and turns it takes, for how long, and what it sees."""
-    found = []
+    """Say for each gate how many boots and turns it takes, for how long, and what it sees.
+
+    The gates without a stored session come last, together.
+    """
+    found, unknown = [], []
     with History(root) as history:
         for gate in gates:
+            past = _counting(history, gate)
+            if not past:
+                unknown.append(gate)
+                continue
             promise = _promise(gate, levels, detects, len(gates))
-            found.append(f"{gate}: {_said(history, gate, promise, boot_s)}")
-    return found
+            found.append(f"{gate}: {_words(_plan(past, promise, boot_s))}")
+    if unknown:
+        found.append(
+            f"nothing is stored of {counted(len(unknown), 'gate')} in {root}; "
+            "record a few sessions with --llmperf-record:"
+        )
+    return found + [f"  {gate}" for gate in unknown]
 
 
 def turn_s(root: Path, gate: str) -> float | None:
@@ -71,13 +83,6 @@ def _promise(gate: str, levels: Levels, detects: dict[str, float], gates: int) -
         beta=levels.beta,
         gates=gates,
     )
-
-
-def _said(history: History, gate: str, promise: Gate, boot_s: float) -> str:
-    past = _counting(history, gate)
-    if not past:
-        return "nothing is stored of it; record a few sessions with --llmperf-record"
-    return _words(_plan(past, promise, boot_s))
 
 
 def _counting(history: History, gate: str) -> list[PastSession]:

@@ -196,6 +196,8 @@ class Facts(_Record, frozen=True, kw_only=True):
     """Whether the server has a ``/tokenize`` endpoint."""
     token_ids: bool | None = None
     """Whether streaming answers carry token ids on request."""
+    speculates: bool | None = None
+    """Whether its metrics page counts drafts, whoever declared a drafter; ``None``: no page."""
 
 
 class Engine(_Record, frozen=True, kw_only=True, tag_field="record", tag="engine"):

@@ -58,7 +58,8 @@ class Tokens:
         common = min(_common(mine, self.of(target, step.after)), len(mine) - 1)
         hits = None
         if facts.block_size is not None:
-            drafting = target.arm.declared.speculation is not None
+            # Whoever attaches declares no drafter, and the server has one all the same.
+            drafting = bool(target.arm.declared.speculation or facts.speculates)
             hits = expected_hits(common, facts.block_size, speculation=drafting)
         return Expected(step=step, prompt_tokens=len(mine), common=common, hits=hits)
 

@@ -253,6 +253,7 @@ def _check_together(config: pytest.Config) -> None:
             "Give 0.05 for five percent.",
         )
     _check_replay(config)
+    _check_evidence(config)
     if config.getoption("--llmperf-pairs") < _FEWEST_PAIRS:
         raise UsageError(
             f"--llmperf-pairs={config.getoption('--llmperf-pairs')} decides nothing.",
@@ -262,12 +263,19 @@ def _check_together(config: pytest.Config) -> None:
 
 
 def _check_replay(config: pytest.Config) -> None:
-    """Refuse to measure fresh boots out of recorded evidence.
+    """Refuse to measure fresh boots out of recorded evidence, or to judge what is not there.
 
-    :raises UsageError: a mode or reference that needs engines beside a replay.
+    :raises UsageError: a mode or reference that needs engines beside a replay, or no such path.
     """
-    if not config.getoption("--llmperf-replay"):
+    recorded: Path | None = config.getoption("--llmperf-replay")
+    if recorded is None:
         return
+    if not recorded.exists():
+        raise UsageError(
+            f"--llmperf-replay={recorded} is not there.",
+            "Nothing was judged.",
+            "Name a session's folder, its evidence.jsonl, or a folder of several.",
+        )
     mode, against = config.getoption("--llmperf-mode"), config.getoption("--llmperf-against")
     given = f"--llmperf-mode={mode}" if mode in {"aa", "plan"} else None
     given = f"--llmperf-against={against}" if against is not None else given
@@ -277,6 +285,23 @@ def _check_replay(config: pytest.Config) -> None:
             "Recorded evidence boots nothing; rounds and fresh pairs that it holds are judged "
             "as they were recorded.",
             "Leave one of the two out.",
+        )
+
+
+def _check_evidence(config: pytest.Config) -> None:
+    """Refuse a folder that no evidence could be written to, before anything boots.
+
+    :raises UsageError: it is no folder, or holds a session's evidence.
+    """
+    folder: Path | None = config.getoption("--llmperf-evidence")
+    if folder is None or config.getoption("--llmperf-replay"):
+        return
+    taken = (folder / "evidence.jsonl").exists()
+    if taken or (folder.exists() and not folder.is_dir()):
+        raise UsageError(
+            f"--llmperf-evidence={folder} cannot take this run's evidence.",
+            "It holds a session's evidence." if taken else "It is no folder.",
+            "Name another folder; evidence is never overwritten.",
         )
 
 

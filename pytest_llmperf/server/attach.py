@@ -184,6 +184,6 @@ def _unanswered(name: str, url: str, answer: probe.Answer) -> EngineError:
         seen = f"It is alive and wants a key: HTTP {answer.status}."
         next_step = "Serve it without a key on an address of its own for the benchmark."
     else:
-        seen = f"/v1/models says HTTP {answer.status}: {answer.body[:300]}"
+        seen = f"/v1/models says HTTP {answer.status}: {answer.said(300)}"
         next_step = "Give the address of a server that speaks the OpenAI API."
     return EngineError(f"Engine {name} cannot be attached: {url} is not ready.", seen, next_step)

@@ -29,6 +29,10 @@ _MAX_TOKENS = 32
 _LONG_ENOUGH_TO_JUDGE = 8
 _FEWEST_DISTINCT = 4
 _OK = 200
+_DRAFTS = "vllm:spec_decode_num_drafts"
+"""A family that only a server with a drafter has on its metrics page, from its start on."""
+
+_MARKUP = re.compile(r"<style.*?</style>|<script.*?</script>|<[^>]*>", re.DOTALL | re.IGNORECASE)
 _SAMPLE = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 
@@ -44,6 +48,12 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
             return json.loads(self.body)
         except ValueError:
             return None
+
+    def said(self, most: int) -> str:
+        """The body for a message: its words in one line, without HTML, ``most`` characters."""
+        is_page = self.body.lstrip()[:1] == "<"
+        words = " ".join((_MARKUP.sub(" ", self.body) if is_page else self.body).split())
+        return (words if len(words) <= most else f"{words[:most]}...") or "nothing"
 
 
 class Generation(msgspec.Struct, frozen=True, kw_only=True):
@@ -189,14 +199,16 @@ def facts(
         url, "/tokenize", payload={"model": model["id"], "prompt": "a"}, timeout_s=timeout_s
     )
     block_size, blocks = cache_size(text)
+    counts = any(line and not line.startswith("#") for line in text.splitlines())
     return Facts(
         version=version.get("version") if isinstance(version, dict) else None,
         block_size=block_size,
         cache_blocks=blocks,
         max_model_len=model.get("max_model_len"),
-        metrics=any(line and not line.startswith("#") for line in text.splitlines()),
+        metrics=counts,
         tokenize=tokenized.status == _OK and isinstance(tokenized.json(), dict),
         token_ids=made.token_ids is not None,
+        speculates=_DRAFTS in text if counts else None,
     )
 
 

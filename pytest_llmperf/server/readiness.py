@@ -109,7 +109,7 @@ def _wait_until_listed(boot: Boot) -> dict[str, Any]:
             card = _our_card(boot, answer)
             if card is not None:
                 return card
-            answered = f"/v1/models says {answer.status}: {answer.body[:200]}"
+            answered = f"/v1/models says {answer.status}: {answer.said(200)}"
         still_s = progress.still_s()
         if still_s >= boot.spec.deadline_s:
             raise _late(boot, f"no progress for {still_s:.1f} s; {answered}.")
@@ -171,7 +171,7 @@ def _our_card(boot: Boot, answer: probe.Answer) -> dict[str, Any] | None:
     if answer.status in _KEY_WANTED:
         raise EngineError(
             f"Engine {boot.spec.name} is up and wants a key ({answer.status}).",
-            f"{boot.url}/v1/models says: {answer.body[:500]}",
+            f"{boot.url}/v1/models says: {answer.said(500)}",
             "Take --api-key out of [engine.flags] and VLLM_API_KEY out of the environment.",
         )
     cards = probe.models(answer) if answer.status == _OK else []
@@ -248,7 +248,7 @@ def refused(name: str, url: str, answer: probe.Answer) -> EngineError:
     status = f"HTTP {answer.status}" if answer.status is not None else "no answer"
     return EngineError(
         f"Engine {name} does not take a chat of the benchmarks' kind: {status}.",
-        f"{url}/v1/chat/completions says: {answer.body[:1000]}",
+        f"{url}/v1/chat/completions says: {answer.said(1000)}",
         f"{hint}The request is not repeated; it would be refused in the benchmark as well.",
     )
 

@@ -55,7 +55,7 @@ def suite(pytester: pytest.Pytester) -> pytest.Pytester:
 
 @pytest.fixture
 def healthy() -> Iterator[ScriptedServer]:
-    """A server that caches prefixes, counts what it does, and speculates."""
+    """A server that caches prefixes and counts what it does."""
     with ScriptedServer(behaviour=Behaviour(step_s=0.001)) as server:
         yield server
 

@@ -63,6 +63,23 @@ class TestInQuickMode:
         assert profiled("--llmperf-strict").ret == 12
 
 
+class TestInPlanMode:
+    def test_what_is_stored_is_planned_and_the_others_are_named_together(
+        self, suite: pytest.Pytester, profiled: Run, rebooted: None
+    ) -> None:
+        _record(profiled)
+        suite.makepyfile(test_new=GATE)
+        result = profiled("--llmperf-mode=plan")
+        assert result.ret == 0
+        result.stdout.fnmatch_lines(
+            [
+                "*::test_turn: * boots of * turns, *",
+                "nothing is stored of 1 gate in *; record a few sessions with --llmperf-record:",
+                "  test_new.py::test_turn",
+            ]
+        )
+
+
 class TestInGateMode:
     def test_without_a_past_it_is_inconclusive_and_recorded_on_request(
         self, profiled: Run, rebooted: None

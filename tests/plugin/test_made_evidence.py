@@ -262,6 +262,11 @@ class TestHonesty:
         assert result.ret == pytest.ExitCode.USAGE_ERROR
         result.stderr.fnmatch_lines([f"*{given} was given with --llmperf-replay.*"])
 
+    def test_a_folder_that_is_not_there_is_refused_before_any_test(self, replay: Replay) -> None:
+        result = replay(one_arm("assert_latency(run, p50_s=1.5)"))
+        assert result.ret == pytest.ExitCode.USAGE_ERROR
+        result.stderr.fnmatch_lines(["*--llmperf-replay=made is not there."])
+
 
 class TestAlpha:
     def test_is_shared_by_the_claims_of_all_selected_tests(

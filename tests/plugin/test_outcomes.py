@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_llmperf.testing import ScriptedServer
+from pytest_llmperf.testing import Behaviour, ScriptedServer
 from tests.plugin.conftest import Run
 
 GATE = """
@@ -35,6 +35,15 @@ class TestAGate:
         result.assert_outcomes(passed=1)
         assert result.ret == 0
         result.stdout.fnmatch_lines(["*::test_turn", "PASS *", "*8 of 8 turns cached*"])
+
+    def test_passes_on_a_server_whose_drafter_nobody_declared(
+        self, suite: pytest.Pytester
+    ) -> None:
+        suite.makepyfile(_gate("assert_latency(run, p50_s=30)"))
+        with ScriptedServer(behaviour=Behaviour(step_s=0.001, draft_tokens=3)) as server:
+            result = suite.runpytest_inprocess(f"--llmperf-attach={server.url}")
+        assert result.ret == 0
+        result.stdout.fnmatch_lines(["*8 of 8 turns cached*", "*acceptance length*"])
 
     def test_that_regresses_fails_and_the_run_exits_with_10(
         self, suite: pytest.Pytester, attached: Run
@@ -201,6 +210,17 @@ class TestOtherReporters:
         assert kinds[:3] == ["session", "engine", "measurement"]
         assert kinds.count("counters") == 2
         assert kinds[-2:] == ["measurement_end", "engine_end"]
+
+    def test_are_not_sent_where_another_session_s_lie(
+        self, suite: pytest.Pytester, attached: Run, healthy: ScriptedServer
+    ) -> None:
+        suite.makepyfile(_gate("assert_latency(run, p50_s=30)"))
+        attached("--llmperf-evidence=here")
+        before = len(healthy.generations)
+        result = attached("--llmperf-evidence=here")
+        assert result.ret == pytest.ExitCode.USAGE_ERROR
+        result.stderr.fnmatch_lines(["*It holds a session's evidence.", "Name another folder; *"])
+        assert len(healthy.generations) == before
 
 
 class TestReplay:

@@ -80,12 +80,13 @@ def test_a_key_that_is_wanted_means_alive(spec: Spec, monkeypatch: pytest.Monkey
 
 
 def test_something_else_that_answers_is_no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probe, "ask", lambda *_, **__: Answer(status=200, body="<html>"))
+    page = "<!DOCTYPE html>\n<style>p {margin: 0}</style>\n<p>A\n  page of <b>ours</b></p>"
+    monkeypatch.setattr(probe, "ask", lambda *_, **__: Answer(status=200, body=page))
     with pytest.raises(EngineError) as other, attach("gemma", "http://host"):
         pass
     assert str(other.value) == (
         "Engine gemma cannot be attached: http://host is not ready.\n"
-        "/v1/models says HTTP 200: <html>\n"
+        "/v1/models says HTTP 200: A page of ours\n"
         "Give the address of a server that speaks the OpenAI API."
     )
 
