@@ -36,9 +36,7 @@ class TestAGate:
         assert result.ret == 0
         result.stdout.fnmatch_lines(["*::test_turn", "PASS *", "*8 of 8 turns cached*"])
 
-    def test_passes_on_a_server_whose_drafter_nobody_declared(
-        self, suite: pytest.Pytester
-    ) -> None:
+    def test_passes_on_a_server_whose_drafter_nobody_declared(self, suite: pytest.Pytester) -> None:
         suite.makepyfile(_gate("assert_latency(run, p50_s=30)"))
         with ScriptedServer(behaviour=Behaviour(step_s=0.001, draft_tokens=3)) as server:
             result = suite.runpytest_inprocess(f"--llmperf-attach={server.url}")

@@ -40,6 +40,7 @@ def test_a_healthy_engine_is_ready_with_its_facts_and_ends_with_the_context(
             metrics=True,
             tokenize=True,
             token_ids=True,
+            speculates=False,
         )
         assert engine.log == str(tmp_path / "engine" / "engine.log")
         assert engine.pid in running._process.members()
