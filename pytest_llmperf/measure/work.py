@@ -165,8 +165,11 @@ def collector_at_rest() -> Iterator[None]:
 
 
 def died(target: Target) -> str:
-    """Why a measurement stopped, where its engine is no more."""
-    return f"the engine {target.arm.engine} died while it was measured"
+    """Why a measurement stopped, where its engine is no more, and where to read on."""
+    log = target.running.engine.log
+    return f"the engine {target.arm.engine} died while it was measured" + (
+        f" (its log: {log})" if log else ""
+    )
 
 
 def _seed(run_seed: int, start: record.Measurement) -> int:
