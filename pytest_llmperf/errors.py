@@ -35,6 +35,12 @@ class LlmperfError(Exception):
     def __str__(self) -> str:
         return "\n".join(part for part in (self.what, self.evidence, self.next_step) if part)
 
+    @property
+    def in_a_line(self) -> str:
+        """What happened and what says so, to stand inside another sentence."""
+        seen = " ".join(self.evidence.split())
+        return ": ".join(part for part in (self.what.removesuffix("."), seen) if part)
+
 
 class UsageError(LlmperfError):
     """A marker, profile, option or call is wrong; nothing was booted."""

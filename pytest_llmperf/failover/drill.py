@@ -321,7 +321,7 @@ class Drill:
             try:
                 text = await client.aget_text("/metrics", timeout_s=_PAGE_S)
             except EngineError as error:
-                problem = str(error)
+                problem = error.in_a_line
         page = counters.parse(
             text,
             measurement_id=self._orders.measurement_id,

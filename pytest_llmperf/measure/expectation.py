@@ -64,6 +64,23 @@ class Tokens:
         return Expected(step=step, prompt_tokens=len(mine), common=common, hits=hits)
 
 
+def check_provable(target: Target, min_cached_share: float | None) -> None:
+    """Refuse a cached turn of which nobody could say how many tokens had to be cached.
+
+    :raises UsageError: the server does not say what that takes, and no share is declared.
+    """
+    facts = target.running.engine.facts
+    if target.arm.denominator.prefix != "warm" or min_cached_share is not None:
+        return
+    lacking = "/tokenize" if not facts.tokenize else "block size" if not facts.block_size else None
+    if lacking is not None:
+        raise UsageError(
+            f"What a cached turn on {target.arm.engine} has to hit cannot be known.",
+            f"The server at {target.running.engine.url} gives no {lacking}; nothing was sent.",
+            "State min_cached_share=0.9 or so in the marker, or serve /tokenize and /metrics.",
+        )
+
+
 def check_context(target: Target, planned: Sequence[Expected]) -> None:
     """Refuse a request that overflows the context.
 

@@ -9,7 +9,13 @@ import itertools
 from collections.abc import Mapping, Sequence
 
 from pytest_llmperf import record
-from pytest_llmperf.measure.expectation import Expected, Tokens, check_cache, check_context
+from pytest_llmperf.measure.expectation import (
+    Expected,
+    Tokens,
+    check_cache,
+    check_context,
+    check_provable,
+)
 from pytest_llmperf.measure.reading import Meter
 from pytest_llmperf.measure.work import Surroundings, Target, Work
 from pytest_llmperf.plan import steps
@@ -27,6 +33,8 @@ class InTurn(Work[list[Expected]]):
 
     def plan(self, workload: Workload) -> list[Expected]:
         """Lay out the steps, with the hits that each must show and a check that they fit."""
+        for target in self.targets.values():
+            check_provable(target, self.start.min_cached_share)
         prefixes = {name: each.arm.denominator.prefix for name, each in self.targets.items()}
         planned = steps(
             workload,

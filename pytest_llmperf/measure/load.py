@@ -17,7 +17,13 @@ from pytest_llmperf import record
 from pytest_llmperf.errors import EngineError
 from pytest_llmperf.load.plan import LoadWindow, load_windows
 from pytest_llmperf.measure.connections import check_connections
-from pytest_llmperf.measure.expectation import Expected, Tokens, check_cache, check_context
+from pytest_llmperf.measure.expectation import (
+    Expected,
+    Tokens,
+    check_cache,
+    check_context,
+    check_provable,
+)
 from pytest_llmperf.measure.reading import Meter
 from pytest_llmperf.measure.work import GIVE_UP_AFTER, Surroundings, Target, Work, died
 from pytest_llmperf.workload import Workload
@@ -53,6 +59,8 @@ class UnderLoad(Work[list[_Planned]]):
 
     def plan(self, workload: Workload) -> list[_Planned]:
         """Lay out the windows; check context, cache and connections before anything is sent."""
+        for target in self.targets.values():
+            check_provable(target, self.start.min_cached_share)
         denominators = {name: each.arm.denominator for name, each in self.targets.items()}
         windows = load_windows(
             workload,
@@ -260,7 +268,7 @@ class _Volley:
                 client = self.target.client
                 text, problem = await client.aget_text(client.metrics_page), None
             except EngineError as error:
-                text, problem = "", str(error)
+                text, problem = "", error.in_a_line
             samples.append((asked_ns, self._clock(), text, problem))
             at_ns = max(at_ns + round(SAMPLE_S * 1e9), self._clock())
             await self._until(at_ns)

@@ -79,7 +79,7 @@ class Meter:
         try:
             text, problem = target.client.get_text(target.client.metrics_page), None
         except EngineError as error:
-            text, problem = "", str(error)
+            text, problem = "", error.in_a_line
         page = self._parsed(target, when, text, problem, self._around.clock())
         return msgspec.structs.replace(page, asked_ns=asked_ns)
 

@@ -25,7 +25,9 @@ def not_completed(window: Window) -> Contradiction | None:
         evidence="Its end is not recorded: the run was cut short."
         if end is None
         else f"It stopped early: {end.reason or 'no reason is recorded'}.",
-        remedy="Run it again to its end.",
+        remedy="Run it again to its end."
+        if end is None or end.reason == "interrupted"
+        else "Remove the cause, then run it again to its end.",
     )
 
 

@@ -16,9 +16,8 @@ from pytest_llmperf.units import counted, percent
 
 def line(window: Window) -> str:
     """Cache, drafter, machine in words: ``30 of 30 turns cached, 2,176 of 2,240 tokens; ...``."""
-    known = f"{_cache(window)}; {_speculation(window)}"
-    machine = fitness_words(window)
-    return f"{known}; {machine}" if machine else known
+    machine = fitness_words(window) or "machine not watched"
+    return f"{_cache(window)}; {_speculation(window)}; {machine}"
 
 
 def _cache(window: Window) -> str:

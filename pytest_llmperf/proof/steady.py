@@ -33,6 +33,9 @@ TREND_P = 0.001
 TREND_SIZE = 1.1
 """First third over last third below which a trend is only reported."""
 
+WARM_BY_USE = 100
+"""Requests that an engine had answered before, from which a trend is not its warming up."""
+
 TREND = "still_warming"
 """The kind of contradiction that a trend of one arm is."""
 
@@ -83,9 +86,9 @@ def _head(values: Sequence[float]) -> int:
 
 
 def warming(window: Window, trend: Trend = falling_p) -> Contradiction | None:
-    """The turns do not get steadily faster by a size that matters."""
+    """The turns of a fresh engine do not get steadily faster by a size that matters."""
     fall = _fall(window, trend)
-    if fall is None or fall[1] < TREND_SIZE:
+    if fall is None or fall[1] < TREND_SIZE or _answered(window) >= WARM_BY_USE:
         return None
     p, size = fall
     return Contradiction(
@@ -126,10 +129,10 @@ def warmup_differs(window: Window) -> Finding | None:
 
 
 def drifting(window: Window, trend: Trend = falling_p) -> Finding | None:
-    """A steady trend too small, or in the other direction."""
+    """A steady trend that is too small, of an engine long in use, or in the other direction."""
     values = [each for each, _ in _slowness(window)]
     fall = _fall(window, trend)
-    if fall is not None and fall[1] < TREND_SIZE:
+    if fall is not None and warming(window, trend) is None:
         p, size, word = *fall, "faster"
     elif len(values) >= TREND_NEEDS and trend([-each for each in values]) < TREND_P:
         p, size, word = trend([-each for each in values]), 1 / _thirds(values), "slower"
@@ -138,8 +141,22 @@ def drifting(window: Window, trend: Trend = falling_p) -> Finding | None:
     return Finding(
         kind="drifting",
         text=f"The {_noun(window)}s got steadily {word}: the slower end took {ratio(size)} as long "
-        f"(Kendall's tau, one-sided {probability(p)}).",
+        f"(Kendall's tau, one-sided {probability(p)}){_whose(window, size)}.",
     )
+
+
+def _whose(window: Window, size: float) -> str:
+    """Of a trend that matters, that it is not the engine's."""
+    answered = _answered(window)
+    if size < TREND_SIZE or answered < WARM_BY_USE:
+        return ""
+    return f"; the engine had answered {answered:,.0f} requests before, so it is the machine's"
+
+
+def _answered(window: Window) -> float:
+    """Requests that the engine had answered before this window; 0 where it does not say."""
+    before = window.measured.before
+    return 0.0 if before is None else before.requests_finished or 0.0
 
 
 def _fall(window: Window, trend: Trend) -> tuple[float, float] | None:

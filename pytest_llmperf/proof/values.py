@@ -193,14 +193,23 @@ def prompt_length(window: Window) -> Contradiction | None:
 
 
 def unequal_turns(window: Window) -> Finding | None:
-    """Prompts of the turns that differ in length among themselves."""
-    lengths = [n for each in window.completed if (n := each.usage.prompt_tokens) is not None]
-    if not lengths or max(lengths) - min(lengths) <= LENGTH_TOLERANCE * max(lengths):
+    """Prompts of the turns, or answers that are waited for to their end, that differ in length."""
+    usages = [each.usage for each in window.completed]
+    lengths = {"prompts": [each.prompt_tokens for each in usages]}
+    if window.denominator.clock == "wall" and window.denominator.unit == "request":
+        lengths["answers"] = [each.completion_tokens for each in usages]
+    differing = [
+        f"{what} are {count(min(known))} to {count(max(known))} tokens long"
+        for what, said in lengths.items()
+        if (known := [each for each in said if each is not None])
+        and max(known) - min(known) > LENGTH_TOLERANCE * max(known)
+    ]
+    if not differing:
         return None
+    text = " and ".join(differing)
     return Finding(
         kind="unequal_turns",
-        text=f"Prompts are {count(min(lengths))} to {count(max(lengths))} tokens long: "
-        "their spread is part of the numbers' spread.",
+        text=f"{text[0].upper()}{text[1:]}: their spread is part of the numbers' spread.",
     )
 
 

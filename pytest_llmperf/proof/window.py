@@ -74,12 +74,12 @@ class Window:
     def unreadable_why(self) -> str:
         """Why the counters cannot be used."""
         named = (("before", self.measured.before), ("after", self.measured.after))
-        problems = [
-            f"{when}: {'no reading is recorded' if each is None else each.problem}"
-            for when, each in named
-            if each is None or not each.readable
-        ]
-        return "; ".join(problems)
+        problems: dict[str, list[str]] = {}
+        for when, each in named:
+            if each is None or not each.readable:
+                problem = each.problem if each is not None else None
+                problems.setdefault(problem or "no reading is recorded", []).append(when)
+        return "; ".join(f"{' and '.join(whens)}: {why}" for why, whens in problems.items())
 
     @cached_property
     def prompt_tokens(self) -> int | None:

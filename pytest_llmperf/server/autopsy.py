@@ -26,7 +26,7 @@ _KNOWN: tuple[tuple[str, str], ...] = (
         r"No module named '?vllm",
         (
             "That Python has no vLLM: name the engine's own in the profile (python) or in"
-            " LLMPERF_ENGINE_PYTHON."
+            " LLMPERF_ENGINE_PYTHON, or measure a server that is up with --llmperf-attach URL."
         ),
     ),
     (

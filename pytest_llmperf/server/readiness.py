@@ -30,6 +30,7 @@ _APPETITE_EVERY_S = 1.0
 _DYING_S = 5.0
 _OK = 200
 _KEY_WANTED = (401, 403)
+_BUSY = (429, 503)
 
 
 class Cancelled(Exception):
@@ -245,6 +246,10 @@ def flags_to_add(refusal: str) -> str:
 def refused(name: str, url: str, answer: probe.Answer) -> EngineError:
     """The error for a chat that was not answered with a stream."""
     hint = "" if answer.status is None else flags_to_add(answer.body)
+    if answer.status in _BUSY:
+        hint = "Measure when it has room: a quiet server is part of what is measured. "
+    elif answer.status is None:
+        hint = "Look whether it hangs: its log, and its load. "
     status = f"HTTP {answer.status}" if answer.status is not None else "no answer"
     return EngineError(
         f"Engine {name} does not take a chat of the benchmarks' kind: {status}.",

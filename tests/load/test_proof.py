@@ -48,7 +48,10 @@ def later(each: record.Request, by_ns: int) -> record.Request:
     """Sent so much later; when it was due and when it was answered stay."""
     sent_ns = (each.stamps.sent_ns or 0) + by_ns
     return msgspec.structs.replace(
-        each, stamps=msgspec.structs.replace(each.stamps, sent_ns=sent_ns)
+        each,
+        stamps=msgspec.structs.replace(
+            each.stamps, sent_ns=sent_ns, first_byte_ns=None, first_event_ns=None
+        ),
     )
 
 

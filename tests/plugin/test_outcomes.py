@@ -43,6 +43,16 @@ class TestAGate:
         assert result.ret == 0
         result.stdout.fnmatch_lines(["*8 of 8 turns cached*", "*acceptance length*"])
 
+    def test_of_cached_turns_sends_nothing_where_no_hit_could_prove_them(
+        self, suite: pytest.Pytester, healthy: ScriptedServer
+    ) -> None:
+        suite.makepyfile(_gate("assert_latency(run, p50_s=30)"))
+        healthy.faults.no_tokenize = True
+        result = suite.runpytest_inprocess(f"--llmperf-attach={healthy.url}")
+        assert result.ret == 11
+        assert "gives no /tokenize; nothing was sent" in " ".join(result.stdout.str().split())
+        assert len(healthy.generations) == 1  # the test of readiness
+
     def test_that_regresses_fails_and_the_run_exits_with_10(
         self, suite: pytest.Pytester, attached: Run
     ) -> None:

@@ -36,7 +36,7 @@ def test_a_drafter_that_never_drafted_is_not_active(making: Making) -> None:
         "Check --speculative-config in the engine's command and its log: "
         "the engine must not run without its drafter."
     )
-    assert evidence_line(measured).endswith("; no drafts")
+    assert evidence_line(measured).endswith("; no drafts; machine not watched")
 
 
 def test_a_page_without_drafting_counters_leaves_it_unknown(making: Making) -> None:
@@ -103,21 +103,19 @@ def test_unreadable_counters_cannot_prove_speculation(making: Making) -> None:
         "The server's counters cannot be read, and only they prove speculation."
     )
     assert found.evidence == (
-        "Speculation: requested mtp, active unknown "
-        "(before: the metrics page is empty; after: the metrics page is empty)."
+        "Speculation: requested mtp, active unknown (before and after: the metrics page is empty)."
     )
     assert found.remedy == (
         "Make the metrics page readable (no --disable-log-stats; the address of the engine "
         "itself), or measure an engine that declares no speculation."
     )
-    assert evidence_line(measured).endswith("; drafts not measured")
+    assert evidence_line(measured).endswith("; drafts not measured; machine not watched")
 
 
 def test_no_counters_at_all_are_unreadable_counters(making: Making) -> None:
     measured = msgspec.structs.replace(making.sound(), before=None, after=None)
     assert only(measured, "counters_unreadable").evidence == (
-        "Speculation: requested mtp, active unknown "
-        "(before: no reading is recorded; after: no reading is recorded)."
+        "Speculation: requested mtp, active unknown (before and after: no reading is recorded)."
     )
 
 
@@ -154,7 +152,7 @@ def test_without_counters_it_is_unknown_whether_an_undeclared_drafter_runs(makin
     ]
     assert findings(measured)[1].text == (
         "Whether the engine speculates is unknown: no counters "
-        "(before: the metrics page is empty; after: the metrics page is empty)."
+        "(before and after: the metrics page is empty)."
     )
 
 

@@ -39,6 +39,8 @@ def lasting(making: Making, seconds: Sequence[float]) -> Measured:
             stamps=msgspec.structs.replace(
                 each.stamps,
                 sent_ns=(n + 2) * 10**10,
+                first_byte_ns=None,
+                first_event_ns=None,
                 first_token_ns=(n + 2) * 10**10 + 10**8,
                 last_token_ns=(n + 2) * 10**10 + round(seconds[n] * 1e9),
                 closed_ns=(n + 2) * 10**10 + round(seconds[n] * 1e9) + 1,
@@ -96,10 +98,18 @@ def test_a_change_point_in_the_first_turns_is_found(
 
 def test_a_longer_answer_explains_a_slow_first_turn(making: Making) -> None:
     measured = within(making, [0.9, 0.3, 0.3, 0.3])
-    longer = making.with_usage(measured, slice(0, 1), completion_tokens=144)
+    asked = making.with_turns(
+        measured, lambda _, each: msgspec.structs.replace(each, max_tokens=144)
+    )
+    longer = making.with_usage(asked, slice(0, 1), completion_tokens=144)
     assert kinds(longer) == []
     much_slower = making.with_usage(
-        within(making, [2.1, 0.3, 0.3, 0.3]), slice(0, 1), completion_tokens=60
+        making.with_turns(
+            within(making, [2.1, 0.3, 0.3, 0.3]),
+            lambda _, each: msgspec.structs.replace(each, max_tokens=60),
+        ),
+        slice(0, 1),
+        completion_tokens=60,
     )
     assert kinds(much_slower) == ["not_warm"]
 
@@ -139,6 +149,24 @@ def test_a_trend_of_one_arm_by_itself_is_its_warming_up(
 def test_arms_that_were_not_measured_in_turn_share_no_trend(making: Making) -> None:
     pair = a_pair(making, FASTER, FASTER, apart=True)
     assert TREND in [each.kind for each in pair.contradictions]
+
+
+@pytest.mark.parametrize(("answered", "fresh"), [(99, True), (100, False), (None, True)])
+def test_an_engine_long_in_use_does_not_warm_up(
+    making: Making, answered: int | None, fresh: bool
+) -> None:
+    measured = within(making, FASTER)
+    after = 0 if measured.after is None else measured.after.requests_finished or 0
+    measured = making.with_before(measured, requests_finished=answered)
+    measured = making.with_after(measured, requests_finished=after + (answered or 0))
+    assert (TREND in kinds(measured)) is fresh
+    told = [each.text for each in findings(measured) if each.kind == "drifting"]
+    assert len(told) == (not fresh)
+    assert "".join(told) in (
+        "The turns got steadily faster: the slower end took 1.20x as long (Kendall's tau, "
+        "one-sided p < 0.001); the engine had answered 100 requests before, so it is the "
+        "machine's."
+    )
 
 
 def test_a_small_trend_and_one_for_the_worse_are_told(making: Making) -> None:

@@ -166,6 +166,7 @@ def test_a_pause_before_some_turns_is_told(making: Making) -> None:
         lambda n, each: (
             msgspec.structs.replace(
                 each,
+                chunks=(),
                 stamps=msgspec.structs.replace(
                     each.stamps,
                     **{

@@ -57,7 +57,7 @@ def test_a_cached_turn_whose_hits_are_proven_is_valid(making: Making) -> None:
     assert findings(measured) == ()
     assert evidence_line(measured) == (
         "30 of 30 turns cached, 2,176 of 2,240 tokens; "
-        "470 drafts, acceptance length 3.0 (67 % of drafted tokens)"
+        "470 drafts, acceptance length 3.0 (67 % of drafted tokens); machine not watched"
     )
 
 
