@@ -47,6 +47,7 @@ class _Stats(msgspec.Struct):
 class _Row(msgspec.Struct):
     fullname: str
     stats: _Stats | None = None
+    extra_info: dict[str, Any] = {}
 
 
 class _File(msgspec.Struct):
@@ -71,9 +72,8 @@ def read(path: Path, *, here: Mapping[str, Any] | None = None) -> OldSession:
             "Name a file such as .benchmarks/Linux-CPython-3.11-64bit/0001_name.json.",
         ) from error
     _check_machine(path, file.machine_info, this_machine() if here is None else here)
-    medians = {
-        row.fullname: None if row.stats is None else row.stats.median for row in file.benchmarks
-    }
+    sound = [row for row in file.benchmarks if row.extra_info.get("verdict") != "INVALID"]
+    medians = {row.fullname: None if row.stats is None else row.stats.median for row in sound}
     return OldSession(
         session_id=f"benchmark-{hashlib.sha256(content).hexdigest()[:16]}",
         started_at=file.datetime,
@@ -83,7 +83,8 @@ def read(path: Path, *, here: Mapping[str, Any] | None = None) -> OldSession:
             name: f"its median is {each}"
             for name, each in medians.items()
             if each is None or not _is_duration(each)
-        },
+        }
+        | {row.fullname: "it was INVALID" for row in file.benchmarks if row not in sound},
     )
 
 

@@ -15,6 +15,7 @@ import pytest
 from pytest_llmperf import place
 from pytest_llmperf.errors import UsageError
 from pytest_llmperf.run import Run
+from pytest_llmperf.verdict import Word
 
 CLOCK = pytest.StashKey["ReplayClock"]()
 
@@ -43,8 +44,16 @@ def prepare(item: pytest.Item, group: str) -> None:
     item.add_marker(pytest.mark.benchmark(timer=clock, group=group))
 
 
-def publish(benchmark: Any, item: pytest.Item, runs: Sequence[Run]) -> None:  # noqa: ANN401 - its fixture has no public type
-    """Hand the first run's turns to the ``benchmark`` fixture, each turn one round of seconds."""
+def publish(
+    benchmark: Any,  # noqa: ANN401 - its fixture has no public type
+    item: pytest.Item,
+    runs: Sequence[Run],
+    word: Word | None,
+) -> None:
+    """Hand the first run's turns to the ``benchmark`` fixture, each turn one round of seconds.
+
+    :param word: what the gate came to; it stands beside the numbers, which prove nothing without.
+    """
     if not runs:
         return
     run = runs[0]
@@ -52,6 +61,7 @@ def publish(benchmark: Any, item: pytest.Item, runs: Sequence[Run]) -> None:  # 
     durations = Run(run.boots[-1:], denominator=seconds).values[0]
     if not durations:
         return
+    benchmark.extra_info["verdict"] = word
     benchmark.extra_info["denominator"] = run.denominator.words
     benchmark.extra_info["formula"] = seconds.formula
     benchmark.extra_info["evidence"] = run.evidence

@@ -71,7 +71,7 @@ def underpowered(
             if past:
                 made = _plan(past, _promise(gate, levels, detects, len(gates)), _NO_MATTER_S)
                 if made.is_underpowered:
-                    found.append(f"{made.reason} ({gate})")
+                    found.append(f"underpowered: {gate}: {made.reason}")
     return found
 
 

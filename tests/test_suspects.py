@@ -206,5 +206,5 @@ def test_one_boot_says_where_it_lies_and_decides_nothing() -> None:
     past = Past(sessions=((0.0,), (0.0,)))
     row = quick_row(run, Gate("g", SINGLE_STREAM), 0.5, past)
     assert row.verdict.word == "INCONCLUSIVE"
-    assert row.verdict.would_decide == "--llmperf-mode=gate"
+    assert row.verdict.would_decide == "--llmperf-mode=gate, where it is measured"
     assert row.number.startswith("1.")

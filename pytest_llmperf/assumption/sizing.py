@@ -173,13 +173,12 @@ def _pairs_needed(
 def _reason(seen: float | None, gap: Component | None, gate: Gate) -> str:
     if gap is None:
         kept = "resident pairs" if gate.arms == "paired" else "two boots in a session"
-        return f"underpowered: its noise is not known, for history holds no {kept}"
+        return f"its noise is not known, for history holds no {kept}"
     pairs = counted(gate.pairs, "pair")
     if seen is None:
-        return f"underpowered: {pairs} of boots can never say REGRESS"
+        return f"{pairs} of boots can never say REGRESS"
     if seen > gate.detect + _SLACK:
         return (
-            f"underpowered: {pairs} of boots see a slow-down of {100 * seen:.1f} %, "
-            f"not of {percent(gate.detect)}"
+            f"{pairs} of boots see a slow-down of {100 * seen:.1f} %, not of {percent(gate.detect)}"
         )
     return f"{pairs} of boots see a slow-down of {percent(gate.detect)}"

@@ -20,6 +20,9 @@ from pytest_llmperf.calibrate.peers import peers
 from pytest_llmperf.calibrate.promises import Held, design_for, hold
 from pytest_llmperf.calibrate.trial import Rule, judge, slowed
 
+_ABOUT = """Hold every promise of the statistics against simulated sessions of a noisy machine,
+print the report, and exit with 1 when one is broken: four minutes, or half of one with --quick."""
+
 SESSIONS = 20_000
 QUICK_SESSIONS = 2_000
 BASE = Noise(name="base")
@@ -30,6 +33,7 @@ _PEER_SHARE = 20
 _CURVE_SHARE = 5
 _PEER_SCENARIOS = 4
 _FRACTION = 0.2
+_MOST_PERCENT = 100
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -84,12 +88,40 @@ def power(base: Noise, *, sessions: int, seed: int, shape: Shape) -> Curve:
 def share(words: str) -> float:
     """Read a standard deviation: ``3`` and ``3%`` are percent, a number under 0.2 is a fraction.
 
-    :raises ValueError: it is no number, or a negative one.
+    :raises ArgumentTypeError: it is no number, a negative one, or beyond all sense.
     """
-    number = float(words.removesuffix("%"))
-    if not 0 <= number < math.inf:
-        raise ValueError(words)
+    try:
+        number = float(words.removesuffix("%"))
+    except ValueError:
+        number = math.nan
+    if not 0 <= number <= _MOST_PERCENT:
+        raise argparse.ArgumentTypeError(
+            f"{words!r} is no sd: give a percentage from 0 to {_MOST_PERCENT}, as 3, 3% or 0.03"
+        )
     return number if number < _FRACTION and not words.endswith("%") else number / 100
+
+
+def natural(words: str) -> int:
+    """Read a seed: a whole number from 0 on.
+
+    :raises ArgumentTypeError: it is none.
+    """
+    if not words.isdecimal():
+        raise argparse.ArgumentTypeError(f"{words!r} is no seed: give a whole number from 0 on")
+    return int(words)
+
+
+def folder(words: str) -> Path:
+    """Read where the page goes, and make the folder: a long run is not lost for want of one.
+
+    :raises ArgumentTypeError: it cannot be made.
+    """
+    path = Path(words)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"{words!r} is no folder: {error.strerror}") from None
+    return path
 
 
 def is_quiet(noise: Noise) -> bool:
@@ -107,8 +139,8 @@ def _hold(noise: Noise, sessions: int, seed: int, shape: Shape) -> Held:
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m pytest_llmperf.calibrate", description=__doc__)
-    parser.add_argument("--seed", type=int, default=1, help="of all random draws (default 1)")
+    parser = argparse.ArgumentParser(prog="python -m pytest_llmperf.calibrate", description=_ABOUT)
+    parser.add_argument("--seed", type=natural, default=1, help="of all random draws (default 1)")
     parser.add_argument(
         "--quick", action="store_true", help=f"{QUICK_SESSIONS:,} sessions a scenario"
     )
@@ -131,7 +163,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         metavar="SD",
         help=f"sd of a machine that wanders over minutes (default {100 * DRIFT:g}%%)",
     )
-    parser.add_argument("--out", type=Path, help="a folder for the page and its pictures")
+    parser.add_argument("--out", type=folder, help="a folder for the page and its pictures")
     return parser.parse_args(arguments)
 
 

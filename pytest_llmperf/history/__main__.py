@@ -21,6 +21,7 @@ from pytest_llmperf.history.derive import derive
 from pytest_llmperf.units import counted, quantity
 from pytest_llmperf.verdict import Word
 
+_ABOUT = "Look at a history of sessions, build its index anew, and decide about what is in it."
 _FAILED = 1
 
 
@@ -50,7 +51,7 @@ def _check_there(asked: argparse.Namespace) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m pytest_llmperf.history", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m pytest_llmperf.history", description=_ABOUT)
     parser.add_argument("--history", type=Path, default=Path(FOLDER), metavar="DIR")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add(commands, "list", _list, "what each gate's past sessions are, and what does not count")
@@ -91,9 +92,11 @@ def _add(
     return parser
 
 
-def _list(history: History, _: argparse.Namespace, tell: Callable[[str], object]) -> int:
-    known = history.gates()
-    for gate in history.measured_gates():
+def _list(history: History, asked: argparse.Namespace, tell: Callable[[str], object]) -> int:
+    known, measured = history.gates(), history.measured_gates()
+    if not measured:
+        tell(f"No session is stored in {asked.history}.")
+    for gate in measured:
         tell(gate if gate in known else f"{gate} (not on the roll)")
         for line in _lines(history.everything(gate)):
             tell(f"  {line}")

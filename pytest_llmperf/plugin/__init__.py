@@ -57,6 +57,10 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the markers with their keywords."""
     for name in markers.MARKERS:
         config.addinivalue_line("markers", declaration.signature(name))
+    config.addinivalue_line(
+        "markers",
+        "llmperf: every test that measures has it by itself: -m 'not llmperf' leaves them out",
+    )
     config.stash[GATES] = []
     config.stash[ORDINARY] = 0
     config.stash[ROUNDS] = options.rounds(config)
@@ -76,6 +80,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Check every declaration of the whole run before ``-m`` deselects and before any boot."""
+    for item in filter(is_ours, items):
+        item.add_marker("llmperf")
     problems = [
         line for item in items for line in (declare(item) if is_ours(item) else forgotten(item))
     ]

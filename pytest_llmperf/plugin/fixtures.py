@@ -71,7 +71,7 @@ def llmperf(
     if benchmark is not None:
         from pytest_llmperf import benchmark_view  # noqa: PLC0415 - only where it is asked for
 
-        benchmark_view.publish(benchmark, request.node, bench.runs)
+        benchmark_view.publish(benchmark, request.node, bench.runs, gate.word)
 
 
 @pytest.fixture

@@ -230,7 +230,8 @@ def _root(config: pytest.Config) -> Path:
 def _check_together(config: pytest.Config) -> None:
     """Refuse what could only fail after the run.
 
-    :raises UsageError: options that exclude each other, or a summary that cannot be written.
+    :raises UsageError: options that exclude each other, a summary that cannot be written, or a
+        reference that is no profile.
     """
     if config.getoption("--llmperf-replay") and config.getoption("--llmperf-record"):
         raise UsageError(
@@ -239,12 +240,18 @@ def _check_together(config: pytest.Config) -> None:
             "Record while measuring, or run python -m pytest_llmperf.history add FOLDER.",
         )
     summary: Path | None = config.getoption("--llmperf-summary")
-    if summary is not None and not summary.absolute().parent.is_dir():
+    if summary is not None and (summary.is_dir() or not summary.absolute().parent.is_dir()):
         raise UsageError(
             f"--llmperf-summary={summary} cannot be written.",
-            f"There is no folder {summary.absolute().parent}.",
+            "It is a folder."
+            if summary.is_dir()
+            else f"There is no folder {summary.absolute().parent}.",
             "Make the folder first, or name another file.",
         )
+    if config.getoption("--llmperf-against") is not None:
+        from pytest_llmperf import profile  # noqa: PLC0415 - only where one is named
+
+        profile.load(config.getoption("--llmperf-against"))
     creep: float | None = config.getoption("--llmperf-creep")
     if creep is not None and not 0 < creep < 1:
         raise UsageError(
@@ -279,6 +286,8 @@ def _check_replay(config: pytest.Config) -> None:
     mode, against = config.getoption("--llmperf-mode"), config.getoption("--llmperf-against")
     given = f"--llmperf-mode={mode}" if mode in {"aa", "plan"} else None
     given = f"--llmperf-against={against}" if against is not None else given
+    given = "--llmperf-dry-run" if config.getoption("--llmperf-dry-run") else given
+    given = "--llmperf-attach" if config.getoption("--llmperf-attach") else given
     if given is not None:
         raise UsageError(
             f"{given} was given with --llmperf-replay.",

@@ -62,6 +62,8 @@ class RecordedSession:
         self.distrust: list[Contradiction] = []
         """Why nothing of this evidence can be trusted: a check of the instrument failed."""
         self._judged: str | None = None
+        self._others: tuple[str, ...] = ()
+        """Other sessions that measured the same."""
 
     @property
     def levels(self) -> Levels:
@@ -71,14 +73,12 @@ class RecordedSession:
     @property
     def notes(self) -> tuple[str, ...]:
         """Which of several sessions is judged, and what a crash cut off."""
-        sessions = self._evidence.sessions
-        others = [each.session_id for each in sessions if each.session_id != self._judged]
-        cuts = tuple(self._evidence.cuts)
-        if self._judged is None or not others:
+        others, cuts = self._others, tuple(self._evidence.cuts)
+        if not others:
             return cuts
         listed = ", ".join(others[-_NAMED:]) + (" and others" if len(others) > _NAMED else "")
         several = (
-            f"Session {self._judged} is judged, the newest of {len(sessions)} in {self._folder} "
+            f"Session {self._judged} is judged, the newest of {len(others) + 1} in {self._folder} "
             f"that measured this; also there: {listed}."
         )
         return (several, *cuts)
@@ -105,11 +105,18 @@ class RecordedSession:
         found = [recorded[side.name] for side in asked.sides if side.name in recorded]
         for boots in found:
             self._judged = _checked_session(asked.gate, boots[-1]).session_id
+        self._others = tuple(each for each in self._with(asked.gate) if each != self._judged)
         for boots, side in zip(found, asked.sides, strict=False):
             for boot in boots:
                 _check_denominator(asked.gate, boot, side)
                 _check_turns(asked.gate, boot, asked.declaration)
         return [[_as_declared(boot, asked.declaration) for boot in boots] for boots in found]
+
+    def _with(self, gate: str) -> dict[str, None]:
+        """The sessions that measured a gate, in their order."""
+        starts = (each.measurement_id for each in self._evidence.measurements(gate))
+        arms = (arm for start in starts for arm in self._evidence.measured(start))
+        return {arm.session.session_id: None for arm in arms if arm.session is not None}
 
     def against_the_past(self, run: Run, gate: Gate, p: float) -> Row:
         """Hold a recorded run against history, or against its recorded confirmation."""
@@ -233,6 +240,13 @@ def _check_turns(node_id: str, measured: Measured, declaration: Declaration) -> 
         raise EvidenceError(
             f"{node_id} declares {declared} turns; {recorded} were planned when it was recorded.",
             "A verdict on fewer turns is not the one that is declared now.",
+            "Restore the marker, or record again.",
+        )
+    factor = measured.measurement.factor
+    if factor is not None and factor != declaration.factor:
+        raise EvidenceError(
+            f"{node_id} declares the factor {declaration.factor}; {factor} was recorded.",
+            "What two arms differ in is what their ratio is a number of.",
             "Restore the marker, or record again.",
         )
     windows = measured.measurement.windows

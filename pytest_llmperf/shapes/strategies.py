@@ -6,10 +6,9 @@ They draw; what is drawn is measured by a search, in ``search``, or by tests of 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import Meta
 
 from pytest_llmperf.errors import UsageError
 from pytest_llmperf.planned import PlannedRequest
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
 
     from hypothesis.strategies import SearchStrategy
 
-Least = Annotated[int, Meta(ge=1)]
-
 _NAMES = r"[a-z][a-z_]{2,23}"
 _KINDS = ("string", "integer", "number", "boolean")
 
@@ -33,12 +30,27 @@ class Space(msgspec.Struct, frozen=True, kw_only=True):
     turns: int = 6
     tools: int = 8
     words: int = 1024
-    step: Least = 64
+    step: int = 64
     """Lengths are whole multiples of it, so that neighbours differ by more than noise."""
 
     make: Callable[[Shape], PlannedRequest] | None = None
     """Makes a request of a shape out of your own words; ``None``: words that mean nothing, to
     which a drafter for real speech guesses badly."""
+
+    def __post_init__(self) -> None:
+        """Refuse a space that holds no conversation.
+
+        :raises UsageError: a bound is no whole number, or below the least that it can be.
+        """
+        least = {"turns": 0, "tools": 0, "words": 1, "step": 1}
+        for name, fewest in least.items():
+            given = getattr(self, name)
+            if not isinstance(given, int) or given < fewest:
+                raise UsageError(
+                    f"Space({name}={given!r}) holds no conversation.",
+                    f"It is a whole number of at least {fewest}.",
+                    "State the most of each that a conversation of yours may have.",
+                )
 
     def prompts(self, shape: Shape) -> Prompts:
         """A workload of one shape alone; nonces keep its turns apart."""

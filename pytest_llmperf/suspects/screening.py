@@ -27,7 +27,14 @@ def quick_row(run: Run, gate: Gate, p: float, past: Past) -> Row:
     """One boot against history: it says where it lies, and decides nothing."""
     claim = claim_of(run, p, run.levels.detect, "history")
     why = "one boot says nothing of a build" if past.sessions else past.missing
-    verdict = undecided(why, "--llmperf-mode=gate", claim=claim, scope="this boot only")
+    engine = run.measured.engine
+    attached = engine is not None and engine.attached
+    would_decide = (
+        "boots of our own: name a profile instead of attaching"
+        if attached
+        else "--llmperf-mode=gate, where it is measured"
+    )
+    verdict = undecided(why, would_decide, claim=claim, scope="this boot only")
     return _gate_row(run, gate, verdict, _ratio_to(run, p, past))
 
 

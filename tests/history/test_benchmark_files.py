@@ -81,6 +81,15 @@ def test_what_is_no_duration_is_refused_by_name_and_is_never_zero(
     assert found.refused == {GATE: f"its median is {expected}"}
 
 
+def test_a_gate_of_ours_that_was_invalid_gives_no_number(tmp_path: Path) -> None:
+    path = a_file(tmp_path)
+    file = json.loads(path.read_text(encoding="utf-8"))
+    file["benchmarks"][0]["extra_info"] = {"verdict": "INVALID"}
+    path.write_text(json.dumps(file), encoding="utf-8")
+    found = benchmark_files.read(path, here=HERE)
+    assert (found.medians_s, found.refused) == ({}, {GATE: "it was INVALID"})
+
+
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"benchmarks": [], "datetime": "x"}'])
 def test_another_file_is_refused(tmp_path: Path, content: str) -> None:
     path = tmp_path / "0001_x.json"

@@ -113,6 +113,24 @@ def test_a_wrong_option_is_a_usage_error_before_any_boot(
     result.stderr.fnmatch_lines([message])
 
 
+def test_all_that_measure_are_left_out_by_one_marker(suite: pytest.Pytester) -> None:
+    suite.makepyfile(
+        test_both="""
+        import pytest
+        from pytest_llmperf import assert_latency
+
+        @pytest.mark.cached_turn(turns=8)
+        def test_router(llmperf, gemma, talks) -> None:
+            assert_latency(llmperf(gemma, talks), p50_s=1.0)
+
+        def test_plain() -> None: ...
+        """
+    )
+    result = suite.runpytest_inprocess("-m", "not llmperf", "--strict-markers")
+    assert result.ret == 0
+    result.assert_outcomes(passed=1, deselected=1)
+
+
 def test_the_markers_are_registered_with_their_keywords(suite: pytest.Pytester) -> None:
     result = suite.runpytest_inprocess("--markers")
     result.stdout.fnmatch_lines(

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pytest_llmperf.errors import UsageError
 from pytest_llmperf.shapes import Shape, Space, conversations, prompt_lengths, tool_schemas
 from pytest_llmperf.shapes.search import ENOUGH, Search
 from pytest_llmperf.verdict import Word
 
 SPACE = Space(turns=6, tools=8, words=1024, step=64)
+
+
+@pytest.mark.parametrize(
+    "bounds", [{"turns": -1}, {"tools": -1}, {"words": 0}, {"step": 0}, {"words": 1.5}]
+)
+def test_a_space_without_a_conversation_is_refused(bounds: dict[str, Any]) -> None:
+    ((name, given_),) = bounds.items()
+    with pytest.raises(UsageError, match=rf"Space\({name}={given_}\) holds no conversation"):
+        Space(**bounds)
 
 
 def over(limit: int) -> dict[str, object]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
@@ -177,7 +178,16 @@ class TestCommand:
     def test_half_a_percent_is_percent(self) -> None:
         assert share("0.5") == pytest.approx(0.005)
 
-    @pytest.mark.parametrize("words", ["-1", "inf", "much"])
+    @pytest.mark.parametrize("words", ["-1", "inf", "nan", "much", "1e9", "500%"])
     def test_what_is_no_spread_is_refused(self, words: str) -> None:
-        with pytest.raises(ValueError, match=r".*"):
+        with pytest.raises(argparse.ArgumentTypeError, match="give a percentage from 0 to 100"):
             share(words)
+
+    @pytest.mark.parametrize("arguments", [["--seed=-1"], ["--seed=x"], ["--out=/proc/x"]])
+    def test_what_could_only_fail_after_the_run_is_refused_before(
+        self, arguments: list[str], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        with pytest.raises(SystemExit) as refused:
+            command.main(arguments)
+        assert refused.value.code == 2
+        assert "is no" in capsys.readouterr().err

@@ -155,8 +155,7 @@ class TestPlan:
         assert found.is_underpowered
         assert found.detectable is not None
         assert found.reason == (
-            f"underpowered: 6 pairs of boots see a slow-down of {100 * found.detectable:.1f} %, "
-            "not of 10 %"
+            f"6 pairs of boots see a slow-down of {100 * found.detectable:.1f} %, not of 10 %"
         )
         assert found.pairs_needed is not None
         assert found.pairs_needed > 6
@@ -164,14 +163,12 @@ class TestPlan:
     def test_too_few_pairs_can_never_say_regress(self) -> None:
         found = plan(components(history()), COSTS, Gate(detect=0.10, pairs=2))
         assert (found.is_underpowered, found.detectable) == (True, None)
-        assert found.reason == "underpowered: 2 pairs of boots can never say REGRESS"
+        assert found.reason == "2 pairs of boots can never say REGRESS"
 
     def test_resident_pairs_are_planned_by_pairs(self) -> None:
         gate = Gate(detect=0.25, arms="paired")
         unknown = plan(components(history()), COSTS, gate)
-        assert unknown.reason == (
-            "underpowered: its noise is not known, for history holds no resident pairs"
-        )
+        assert unknown.reason == ("its noise is not known, for history holds no resident pairs")
         known = plan(components(history()), COSTS, gate, Component(0.05**2, 11))
         assert not known.is_underpowered
 
