@@ -250,7 +250,7 @@ def too_few_boots(run: Run) -> tuple[str, str] | None:
 
 def scope_of(run: Run, few: str) -> str:
     """How far a claim about a run holds; ``few`` names it for one boot."""
-    return few if len(run.boots) == 1 else _BUILD
+    return few if run.distinct_boots == 1 else _BUILD
 
 
 def only_records(gate: Gate | None) -> bool:

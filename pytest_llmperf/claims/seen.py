@@ -54,7 +54,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
 def held(claim: Claim, found: Sequence[Bounded], run: Run) -> Verdict:
     """Judge a claim by one number a boot."""
-    boundary, scope = claim.boundary, claim.scope if len(found) == 1 else BUILD
+    boundary, scope = claim.boundary, claim.scope if run.distinct_boots == 1 else BUILD
     if boundary is None:
         missing = claim.limit.missing if isinstance(claim.limit, Budget) else ""
         return unjudged(missing, claim=claim.words, scope=scope, unit=claim.unit)
