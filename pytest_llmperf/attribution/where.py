@@ -73,6 +73,9 @@ class Where(msgspec.Struct, frozen=True, kw_only=True):
         left = self.unexplained_s
         if left is None or not self.wall_s:
             return ()
+        if self.client_s is not None and -self.client_s > ADDS_UP * self.wall_s:
+            more = seconds(-self.client_s)
+            return (f"they do not add up: the server timed {more} more than the caller waited",)
         share = round(left / self.wall_s, 3) + 0.0  # no negative zero
         if abs(share) <= ADDS_UP:
             return (f"{percent(share)} unexplained",)

@@ -86,6 +86,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         line for item in items for line in (declare(item) if is_ours(item) else forgotten(item))
     ]
     if problems:
+        items.clear()  # pytest goes on to its next hook, whose error would hide this one
         count = f"{len(problems)} wrong declaration{'s' if len(problems) > 1 else ''}"
         raise pytest.UsageError("\n".join([f"llmperf: {count}; nothing was booted.", *problems]))
     if config.getoption("--llmperf-mode") != "quick" and not config.getoption("--llmperf-replay"):

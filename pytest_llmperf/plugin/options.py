@@ -322,6 +322,9 @@ def history(config: pytest.Config) -> Path:
 
 def rounds(config: pytest.Config) -> int:
     """How many boots each engine gets: more than one in gate mode only, none of them replayed."""
+    stated: int | None = config.getoption("--llmperf-boots")
+    if stated is not None and stated < 1:
+        raise pytest.UsageError(f"llmperf: --llmperf-boots={stated} is not 1 or more.")
     if config.getoption("--llmperf-mode") != "gate" or config.getoption("--llmperf-replay"):
         return 1
     from pytest_llmperf import profile  # noqa: PLC0415 - only in gate mode
@@ -330,9 +333,6 @@ def rounds(config: pytest.Config) -> int:
         found = profile.load(_chosen_profile(config) or default_profile())
     except LlmperfError as error:
         raise pytest.UsageError(f"llmperf: {error}") from None
-    stated: int | None = config.getoption("--llmperf-boots")
-    if stated is not None and stated < 1:
-        raise pytest.UsageError(f"llmperf: --llmperf-boots={stated} is not 1 or more.")
     return stated or found.statistics.boots
 
 

@@ -66,9 +66,16 @@ def misspelt(settings: Settings, tests: Sequence[Callable[..., Any]]) -> list[st
 
 
 def decide(
-    gate: Gate, report: pytest.TestReport, raised: ExceptionInfo[BaseException] | None
+    gate: Gate,
+    report: pytest.TestReport,
+    raised: ExceptionInfo[BaseException] | None,
+    *,
+    judged_here: bool = True,
 ) -> None:
-    """Set one report's outcome from what the gate's rows came to."""
+    """Set one report's outcome from what the gate's rows came to.
+
+    :param judged_here: whether all of them are this report's own.
+    """
     error = None if raised is None else raised.value
     if report.when == "teardown" or (report.when == "setup" and report.passed):
         return
@@ -80,6 +87,10 @@ def decide(
         _mark(report, "INVALID", _told(report, error))
     elif report.failed:
         gate.has_failed_otherwise = True
+    elif judged_here and report.passed and gate.word in {"REGRESS", "INVALID"}:
+        caught = next(each for each in gate.verdicts if each.word == gate.word)
+        report.outcome = "failed"
+        _mark(report, gate.word, f"{gate.word}, though the test caught the error: {caught.reason}")
     elif report.passed:
         _decide_without_error(gate, report)
 
@@ -94,7 +105,7 @@ def decide_confirmation(
     if report.skipped:
         report.llmperf = CLEARED  # type: ignore[attr-defined]  # travels with the report
     else:
-        decide(gate, report, raised if error is not None else None)
+        decide(gate, report, raised if error is not None else None, judged_here=False)
 
 
 def status(report: pytest.TestReport) -> tuple[str, str, str] | None:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from pytest_llmperf import profile, record, suspects
-from pytest_llmperf.bench import Asked, Side
+from pytest_llmperf.bench import Asked, Lease, Side
 from pytest_llmperf.creeping import creep_row
 from pytest_llmperf.declaration import Declaration
 from pytest_llmperf.errors import EvidenceError, UsageError
@@ -33,8 +33,9 @@ _NAMED = 3
 class RecordedLease:
     """An engine of a run that is over."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, speculation: bool) -> None:
         self.name = name
+        self.speculation = speculation
         self.declared = record.Declared()
 
     @property
@@ -64,6 +65,7 @@ class RecordedSession:
         self._judged: str | None = None
         self._others: tuple[str, ...] = ()
         """Other sessions that measured the same."""
+        self._renamed: str | None = None
 
     @property
     def levels(self) -> Levels:
@@ -73,7 +75,8 @@ class RecordedSession:
     @property
     def notes(self) -> tuple[str, ...]:
         """Which of several sessions is judged, and what a crash cut off."""
-        others, cuts = self._others, tuple(self._evidence.cuts)
+        renamed = () if self._renamed is None else (self._renamed,)
+        others, cuts = self._others, (*renamed, *self._evidence.cuts)
         if not others:
             return cuts
         listed = ", ".join(others[-_NAMED:]) + (" and others" if len(others) > _NAMED else "")
@@ -85,7 +88,7 @@ class RecordedSession:
 
     def lease(self, name: str, *, speculation: bool, **overrides: Any) -> RecordedLease:  # noqa: ANN401, ARG002
         """A name, to tell the arms apart."""
-        return RecordedLease(name)
+        return RecordedLease(name, speculation=speculation)
 
     def boot(self, leases: Sequence[RecordedLease]) -> None:
         """Boot nothing."""
@@ -102,12 +105,14 @@ class RecordedSession:
                 f"{self._folder} holds {self._evidence.contents()}.",
                 "Record this gate first, or point --llmperf-replay at the folder that has it.",
             )
+        self._renamed = None
         found = [recorded[side.name] for side in asked.sides if side.name in recorded]
         for boots in found:
             self._judged = _checked_session(asked.gate, boots[-1]).session_id
         self._others = tuple(each for each in self._with(asked.gate) if each != self._judged)
         for boots, side in zip(found, asked.sides, strict=False):
             for boot in boots:
+                self._renamed = self._renamed or _renamed(asked.gate, boot, side.lease)
                 _check_denominator(asked.gate, boot, side)
                 _check_turns(asked.gate, boot, asked.declaration)
         return [[_as_declared(boot, asked.declaration) for boot in boots] for boots in found]
@@ -222,6 +227,23 @@ def _checked_session(node_id: str, boot: Measured) -> record.Session:
         "The two stamp or count otherwise, so that one number is not comparable with the other.",
         "Replay it with the version of pytest-llmperf that recorded it, or record again.",
     )
+
+
+def _renamed(node_id: str, measured: Measured, lease: Lease) -> str | None:
+    """A line on evidence of an engine of another name than the test asks for now.
+
+    :raises EvidenceError: it was recorded with a drafter and is asked for without one.
+    """
+    if lease.name == measured.arm.engine:
+        return None
+    method = measured.arm.declared.speculation
+    if method is not None and isinstance(lease, RecordedLease) and not lease.speculation:
+        raise EvidenceError(
+            f"{node_id} measures {lease.name} now; {measured.arm.engine} was recorded.",
+            f"The one has no drafter, the other speculated ({method}).",
+            "Restore the test, or record again.",
+        )
+    return f"The evidence is of the engine {measured.arm.engine}; the test now asks {lease.name}."
 
 
 def _check_denominator(node_id: str, measured: Measured, side: Side) -> None:

@@ -113,6 +113,26 @@ def test_a_wrong_option_is_a_usage_error_before_any_boot(
     result.stderr.fnmatch_lines([message])
 
 
+def test_a_wrong_declaration_is_not_hidden_by_what_comes_after(
+    suite: pytest.Pytester, attached: Run
+) -> None:
+    suite.makepyfile(
+        test_two="""
+        import pytest
+        from pytest_llmperf import assert_latency
+
+        @pytest.mark.cached_turn(turns=5)
+        def test_few(llmperf, gemma, talks) -> None:
+            assert_latency(llmperf(gemma, talks), p50_s=1.0)
+
+        def test_undeclared(llmperf, gemma, talks) -> None: ...
+        """
+    )
+    result = attached()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*1 wrong declaration; nothing was booted.*"])
+
+
 def test_all_that_measure_are_left_out_by_one_marker(suite: pytest.Pytester) -> None:
     suite.makepyfile(
         test_both="""

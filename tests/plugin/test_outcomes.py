@@ -64,6 +64,15 @@ class TestAGate:
             ["*: REGRESS: p50 of cached_turn at most 0.00100 ms", "*formula *t_last_token - t_sent"]
         )
 
+    def test_whose_regression_the_test_catches_fails_all_the_same(
+        self, suite: pytest.Pytester, attached: Run
+    ) -> None:
+        caught = "try:\n        assert_latency(run, p50_s=1e-6)\n    except AssertionError: pass"
+        suite.makepyfile(_gate(caught))
+        result = attached("--junitxml=junit.xml")
+        assert (result.ret, result.parseoutcomes()) == (10, {"failed": 1})
+        assert 'failures="1"' in (suite.path / "junit.xml").read_text(encoding="utf-8")
+
     def test_that_is_undecided_is_its_own_category_and_exits_with_0(
         self, suite: pytest.Pytester, attached: Run
     ) -> None:
@@ -258,6 +267,37 @@ class TestReplay:
         result = suite.runpytest_inprocess("--llmperf-replay=.llmperf")
         assert result.ret == 11
         result.stdout.fnmatch_lines(["*prefix: 'cold' against 'warm'*"])
+
+    def test_tells_that_the_evidence_is_of_another_engine(
+        self, suite: pytest.Pytester, attached: Run
+    ) -> None:
+        suite.makepyfile(_gate("assert_latency(run, p50_s=30)"))
+        attached()
+        suite.makepyfile(
+            _gate("assert_latency(run, p50_s=30)")
+            .replace("gemma, talks", "engine('x'), talks", 2)
+            .replace("llmperf, engine('x'), talks", "llmperf, engine, talks")
+        )
+        result = suite.runpytest_inprocess("--llmperf-replay=.llmperf")
+        assert result.ret == 0
+        said = " ".join(result.stdout.str().split())
+        assert "The evidence is of the engine gemma; the test now asks x." in said
+
+    def test_of_a_drafter_is_not_taken_for_an_engine_without_one(
+        self, suite: pytest.Pytester, healthy: ScriptedServer
+    ) -> None:
+        suite.makepyfile(_gate("assert_latency(run, p50_s=30)"))
+        suite.makefile(".toml", here=f"extends = 'miniature'\n[attach]\ngemma = '{healthy.url}'\n")
+        suite.runpytest_inprocess("--llmperf-profile=here.toml")
+        suite.makepyfile(
+            _gate("assert_latency(run, p50_s=30)").replace(
+                "gemma, talks", "gemma_autoregressive, talks"
+            )
+        )
+        result = suite.runpytest_inprocess("--llmperf-replay=.llmperf")
+        assert result.ret == 11
+        said = " ".join(result.stdout.str().split())
+        assert "measures gemma_autoregressive now; gemma was recorded" in said
 
     def test_of_a_gate_that_was_not_recorded_is_invalid(
         self, suite: pytest.Pytester, attached: Run
