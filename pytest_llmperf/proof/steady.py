@@ -88,7 +88,7 @@ def _head(values: Sequence[float]) -> int:
 def warming(window: Window, trend: Trend = falling_p) -> Contradiction | None:
     """The turns of a fresh engine do not get steadily faster by a size that matters."""
     fall = _fall(window, trend)
-    if fall is None or fall[1] < TREND_SIZE or _answered(window) >= WARM_BY_USE:
+    if fall is None or fall[1] < TREND_SIZE or _whose(window, fall[1]):
         return None
     p, size = fall
     return Contradiction(
@@ -146,11 +146,21 @@ def drifting(window: Window, trend: Trend = falling_p) -> Finding | None:
 
 
 def _whose(window: Window, size: float) -> str:
-    """Of a trend that matters, that it is not the engine's."""
-    answered = _answered(window)
-    if size < TREND_SIZE or answered < WARM_BY_USE:
+    """Why a trend that matters is the machine's and not the engine's warming up; else empty."""
+    if size < TREND_SIZE:
         return ""
-    return f"; the engine had answered {answered:,.0f} requests before, so it is the machine's"
+    answered, gain = _answered(window), _canary_gain(window)
+    if answered >= WARM_BY_USE:
+        return f"; the engine had answered {answered:,.0f} requests before, so it is the machine's"
+    if gain is not None and gain >= TREND_SIZE and size / gain < TREND_SIZE:
+        return f"; the canary, which needs no engine, got {ratio(gain)} faster: it is the machine's"
+    return ""
+
+
+def _canary_gain(window: Window) -> float | None:
+    """How many times faster the machine's canary was after the window than before it."""
+    loops = {each.when: each.loop_ns for each in window.measured.canaries}
+    return loops["before"] / loops["after"] if len(loops) == 2 else None  # noqa: PLR2004 - both ends
 
 
 def _answered(window: Window) -> float:

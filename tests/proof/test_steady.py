@@ -10,6 +10,7 @@ import pytest
 from scipy.stats import kendalltau
 
 from pytest_llmperf.denominator import SINGLE_STREAM
+from pytest_llmperf.fitness import Canary
 from pytest_llmperf.proof import TREND, contradictions, findings
 from pytest_llmperf.proof.steady import falling_p
 from pytest_llmperf.run import Pair, Run
@@ -167,6 +168,32 @@ def test_an_engine_long_in_use_does_not_warm_up(
         "one-sided p < 0.001); the engine had answered 100 requests before, so it is the "
         "machine's."
     )
+
+
+@pytest.mark.parametrize(
+    ("before_ns", "after_ns", "warm"),
+    [(12, 10, True), (10, 10, False), (10, 12, False), (105, 100, False)],
+)
+def test_a_trend_of_the_canary_s_size_is_the_machine_s(
+    making: Making, before_ns: int, after_ns: int, warm: bool
+) -> None:
+    canaries = (
+        Canary(measurement_id="m0", when="before", at_ns=0, loop_ns=before_ns, copy_ns=1),
+        Canary(measurement_id="m0", when="after", at_ns=1, loop_ns=after_ns, copy_ns=1),
+    )
+    measured = msgspec.structs.replace(within(making, FASTER), canaries=canaries)
+    assert (TREND not in kinds(measured)) is warm
+    told = " ".join(each.text for each in findings(measured) if each.kind == "drifting")
+    assert ("got 1.20x faster: it is the machine's" in told) is warm
+
+
+def test_a_canary_does_not_explain_a_far_larger_trend(making: Making) -> None:
+    canaries = (
+        Canary(measurement_id="m0", when="before", at_ns=0, loop_ns=12, copy_ns=1),
+        Canary(measurement_id="m0", when="after", at_ns=1, loop_ns=10, copy_ns=1),
+    )
+    much = within(making, [0.50 - 0.03 * n for n in range(12)])
+    assert TREND in kinds(msgspec.structs.replace(much, canaries=canaries))
 
 
 def test_a_small_trend_and_one_for_the_worse_are_told(making: Making) -> None:
