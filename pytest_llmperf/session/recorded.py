@@ -96,7 +96,7 @@ class RecordedSession:
     def measured(self, asked: Asked) -> Sequence[Sequence[Measured]]:
         """Find what was recorded for this gate, in all rounds of the newest session that has it.
 
-        :raises EvidenceError: nothing was, or under another denominator than is declared now.
+        :raises EvidenceError: nothing was, or under another denominator, factor or plan than now.
         """
         recorded = boots_of(self._evidence, asked.gate, asked.call)
         if not recorded:
@@ -114,6 +114,7 @@ class RecordedSession:
             for boot in boots:
                 self._renamed = self._renamed or _renamed(asked.gate, boot, side.lease)
                 _check_denominator(asked.gate, boot, side)
+                _check_factor(asked.gate, boot, asked.declaration)
                 _check_turns(asked.gate, boot, asked.declaration)
         return [[_as_declared(boot, asked.declaration) for boot in boots] for boots in found]
 
@@ -256,19 +257,22 @@ def _check_denominator(node_id: str, measured: Measured, side: Side) -> None:
         )
 
 
+def _check_factor(node_id: str, measured: Measured, declaration: Declaration) -> None:
+    factor = measured.measurement.factor
+    if factor is not None and factor != declaration.factor:
+        raise EvidenceError(
+            f"{node_id} declares the factor {declaration.factor}; {factor} was recorded.",
+            "What two arms differ in is what their ratio is a number of.",
+            "Restore the marker, or record again.",
+        )
+
+
 def _check_turns(node_id: str, measured: Measured, declaration: Declaration) -> None:
     recorded, declared = measured.measurement.turns, whole_blocks(declaration)
     if recorded < declared:
         raise EvidenceError(
             f"{node_id} declares {declared} turns; {recorded} were planned when it was recorded.",
             "A verdict on fewer turns is not the one that is declared now.",
-            "Restore the marker, or record again.",
-        )
-    factor = measured.measurement.factor
-    if factor is not None and factor != declaration.factor:
-        raise EvidenceError(
-            f"{node_id} declares the factor {declaration.factor}; {factor} was recorded.",
-            "What two arms differ in is what their ratio is a number of.",
             "Restore the marker, or record again.",
         )
     windows = measured.measurement.windows

@@ -160,6 +160,15 @@ class TestAMeanAndItsTail:
         write(made, *pairs([(around(0.4, 100), around(1.0, 100, seed=1))]))
         assert replay(TWO_ARMS % 1.2).ret == 0
 
+    def test_it_is_refused_under_another_factor_than_was_recorded(
+        self, made: Path, replay: Replay
+    ) -> None:
+        write(made, *pairs([(around(0.4, 100), around(1.0, 100, seed=1))]))
+        result = replay((TWO_ARMS % 1.2).replace('factor="profile"', 'factor="speculation"'))
+        assert result.ret == 11
+        said = " ".join(result.stdout.str().split())
+        assert "declares the factor speculation; profile was recorded" in said
+
     def test_over_boots_the_boots_p95s_are_compared(self, made: Path, replay: Replay) -> None:
         write(
             made,
