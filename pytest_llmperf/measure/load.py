@@ -192,6 +192,7 @@ class _Volley:
         """Pages that were read: asked, read, text, problem; ``None``: none shall be."""
         self.answered = 0
         self.stopped: str | None = None
+        self._failed_in_a_row = 0
         self._clock = clock
         self._next_id = next_id
 
@@ -204,6 +205,15 @@ class _Volley:
     def give_up_after(self) -> int:
         """Failures in a row that mean more than one bad moment of all streams."""
         return max(GIVE_UP_AFTER, 2 * len(self.planned.window.starts))
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more is sent: the caller says so, or will as soon as it looks.
+
+        A dead engine refuses faster than the caller looks, which would be sent all the rest.
+        """
+        has_given_up = self.may_give_up and self._failed_in_a_row >= self.give_up_after
+        return self.stopped is not None or has_given_up
 
     async def run(self) -> None:
         """Send everything, and read the server's page beside it."""
@@ -232,7 +242,7 @@ class _Volley:
     async def _at(self, expected: Expected, due_ns: int) -> None:
         """One request when it is due, whatever became of those before."""
         await self._until(due_ns)
-        if self.stopped is None:
+        if not self.is_over:
             await self._one(expected, None, due_ns)
 
     async def _stream(self, stream: int | None, start_ns: int, rest: Iterator[Expected]) -> None:
@@ -240,7 +250,7 @@ class _Volley:
         await self._until(start_ns)
         due_ns: int | None = start_ns
         for each in rest:
-            if self.stopped is not None:
+            if self.is_over:
                 return
             await self._one(each, stream, due_ns)
             due_ns = None
@@ -251,6 +261,7 @@ class _Volley:
         sent = await self.target.client.asend(
             expected.step.request, request_id=identity, due_ns=due_ns
         )
+        self._failed_in_a_row = self._failed_in_a_row + 1 if sent.failure else 0
         self.finished.append((sent, stream))
 
     async def _until(self, at_ns: int) -> None:

@@ -202,7 +202,8 @@ class TestALoadThatIsCutShort:
         assert measured.end is not None
         assert not measured.end.completed
         assert measured.end.reason == "the engine gemma died while it was measured"
-        assert len(measured.turns) < 100
+        failed_in_a_row, in_flight = 8, 4
+        assert len(measured.turns) <= 20 + failed_in_a_row + in_flight
 
     def test_by_an_interrupt_keeps_what_was_finished_and_what_was_under_way(
         self, bench: Bench, questions: Prompts
