@@ -1,18 +1,21 @@
 """Where the caller's time went: queue, prefill and decode by the server, the rest by our stamps.
 
-All numbers are means a request over everything of ours that an engine answered inside the window,
-priming included, for that is what its histograms hold; nothing here is a test.
+All numbers are means a request. Where the server's histograms were read around each request, they
+are the arm's own turns'; else they are of everything of ours that the engine answered inside the
+window, priming included, for that is what its histograms hold. Nothing here is a test.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
+from pytest_llmperf.counters import difference
 from pytest_llmperf.evidence import Measured
 from pytest_llmperf.proof.window import Window
-from pytest_llmperf.record import Request, Spent
+from pytest_llmperf.record import Request, Spans, Spent
 from pytest_llmperf.units import counted, percent, seconds
 
 ADDS_UP = 0.10
@@ -25,11 +28,15 @@ _NAMES = {
     "whole": "vllm:e2e_request_latency_seconds",
 }
 
+_PREFIXES = {"warm": "cached", "cold": "cold", "any": "any prefix"}
+
 
 class Where(msgspec.Struct, frozen=True, kw_only=True):
     """Mean seconds a request. ``None``: the server does not say; ``lacking`` tells why."""
 
     requests: int = 0
+    is_own: bool = False
+    """Whether these are the arm's turns and nothing else."""
     primes: int = 0
     """How many of the requests only filled the cache."""
     wall_s: float | None = None
@@ -84,22 +91,70 @@ class Where(msgspec.Struct, frozen=True, kw_only=True):
         return (f"they do not add up: {seconds(left)} ({percent(share)}) is in none of them",)
 
     def _basis(self) -> str:
+        if self.is_own:
+            return f"mean of {counted(self.requests, 'turn')}"
         primes = f", {counted(self.primes, 'priming one')} included" if self.primes else ""
         return f"mean of {counted(self.requests, 'request')}{primes}"
 
 
 def where(boots: Sequence[Measured]) -> Where:
-    """Where the time of one engine's requests went, over its boots."""
+    """Where the time of an arm's turns went, over its boots; else of its engine's requests."""
     windows = [Window(each) for each in boots]
+    return _of_the_turns(windows) or _of_the_engine(windows)
+
+
+def _of_the_turns(windows: Sequence[Window]) -> Where | None:
+    """The arm's own turns; ``None`` unless the server's times of each are known to be its own."""
+    turns = [each for window in windows for each in window.completed]
+    alone = [each for window in windows for each in _each_alone(window)]
+    known = [each for each in alone if each is not None]
+    if not turns or len(known) < len(turns):
+        return None
+    grown = {name: _summed([getattr(each, name) for each in known]) for name in _NAMES}
+    return _means(turns, grown, is_own=True)
+
+
+def _each_alone(window: Window) -> Iterator[Spans | None]:
+    """What the histograms grew by over each turn; ``None`` where that may not be its own."""
+    of = window.measured
+    pages = [each for each in (of.before, *of.during, of.after) if each is not None]
+    read = [each.at_ns for each in pages]
+    asked = [each.at_ns if each.asked_ns is None else each.asked_ns for each in pages]
+    for turn in () if window.denominator.is_load else window.completed:
+        sent_ns, closed_ns = turn.stamps.sent_ns, turn.stamps.closed_ns
+        if sent_ns is None or closed_ns is None:
+            yield None
+            continue
+        last, first = bisect_right(read, sent_ns) - 1, bisect_left(asked, closed_ns)
+        is_between = last >= 0 and first < len(pages)
+        grown = difference(pages[last], pages[first]).spans if is_between else Spans()
+        counts = {spent.count for name in _NAMES if (spent := getattr(grown, name)) is not None}
+        yield grown if counts == {1} else None
+
+
+def _of_the_engine(windows: Sequence[Window]) -> Where:
+    """Everything of ours that the engine answered inside the windows."""
     ours = [each for window in windows for each in window.inside if each.completed]
-    timed = [wall for each in ours if (wall := _wall_s(each)) is not None]
-    grown = {name: _joined(windows, name) for name in _NAMES}
-    lacking = _lacking(windows, grown, len(ours))
+    spans = [window.delta.spans for window in windows]
+    grown = {name: _summed([getattr(each, name) for each in spans]) for name in _NAMES}
+    return _means(ours, grown, lacking=_lacking(windows, grown, len(ours)))
+
+
+def _means(
+    ours: Sequence[Request],
+    grown: Mapping[str, Spent | None],
+    *,
+    is_own: bool = False,
+    lacking: tuple[str, ...] = (),
+) -> Where:
+    walls = [_wall_s(each) for each in ours]
+    timed = [each for each in walls if each is not None]
     means = {name: None if lacking else _mean_s(each) for name, each in grown.items()}
     return Where(
         requests=len(ours),
+        is_own=is_own,
         primes=sum(each.role == "prime" for each in ours),
-        wall_s=sum(timed) / len(timed) if timed and len(timed) == len(ours) else None,
+        wall_s=sum(timed) / len(timed) if timed and len(timed) == len(walls) else None,
         queue_s=means["queue"],
         prefill_s=means["prefill"],
         decode_s=means["decode"],
@@ -109,23 +164,26 @@ def where(boots: Sequence[Measured]) -> Where:
 
 
 def where_lines(arms: Sequence[Sequence[Measured]]) -> tuple[str, ...]:
-    """A line for each engine among the arms, named where there are several; each engine once."""
-    engines: dict[tuple[str, ...], Sequence[Measured]] = {}
+    """A line for each arm, or for each engine where its requests cannot be told apart."""
+    lines: dict[str, None] = {}
+    engines = {boots[-1].arm.engine for boots in arms}
+    prefixes = {boots[-1].arm.denominator.prefix for boots in arms}
     for boots in arms:
-        engines.setdefault(tuple(each.arm.boot_id for each in boots), boots)
-    several = len(engines) > 1
-    return tuple(
-        f"{boots[-1].arm.engine}: {where(boots).text}" if several else where(boots).text
-        for boots in engines.values()
-    )
+        found, arm = where(boots), boots[-1].arm
+        names = (arm.engine,) if len(engines) > 1 else ()
+        if found.is_own and len(prefixes) > 1:
+            names = (*names, _PREFIXES[arm.denominator.prefix])
+        named = f"{', '.join(names)}: " if names else ""
+        lines.setdefault(named + found.text)
+    return tuple(lines)
 
 
-def _joined(windows: Sequence[Window], name: str) -> Spent | None:
-    """One span's growth over all boots; ``None`` where one of them lacks it."""
-    found = [getattr(window.delta.spans, name) for window in windows]
-    if not found or any(each is None for each in found):
+def _summed(found: Sequence[Spent | None]) -> Spent | None:
+    """One span over several growths; ``None`` where one of them lacks it."""
+    known = [each for each in found if each is not None]
+    if not known or len(known) < len(found):
         return None
-    return Spent(sum_s=sum(each.sum_s for each in found), count=sum(each.count for each in found))
+    return Spent(sum_s=sum(each.sum_s for each in known), count=sum(each.count for each in known))
 
 
 def _mean_s(total: Spent | None) -> float | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from pytest_llmperf.counters.histograms import grown, totals
+from pytest_llmperf.counters.histograms import SPANS, grown, totals
 from pytest_llmperf.record import Counters, Spans
 
 if TYPE_CHECKING:
@@ -56,14 +56,17 @@ _NAMES: dict[str, tuple[str, ...]] = {
 }
 _POSITIONS = _spellings(PER_POSITION)
 _KNOWN = frozenset(name for names in (*_NAMES.values(), _POSITIONS) for name in names)
+_TOTALS = tuple(
+    f"{name}_{of}" for names in SPANS.values() for name in names for of in ("sum", "count")
+)
 _CREATED = frozenset(
     f"{name}_created" for names in (*COUNTERS.values(), PER_POSITION) for name in names
 )
 
 
 def of_an_engine(text: str) -> str:
-    """The lines of a page that ``parse`` knows: a page read under load is read in passing."""
-    names = (*_KNOWN, STARTED)
+    """The lines of a page that ``parse`` knows: a page inside the window is read in passing."""
+    names = (*_KNOWN, *_TOTALS, STARTED)
     return "".join(line for line in text.splitlines(keepends=True) if line.startswith(names))
 
 

@@ -1,4 +1,4 @@
-"""One turn after another: warm up, read counters, prime and time in blocks, read counters again.
+"""One turn after another: warm up, then prime and time in blocks, counters read around each.
 
 Requests that overlap are in ``load``. The order of requests is in ``plan``.
 """
@@ -84,6 +84,7 @@ class InTurn(Work[list[Expected]]):
         self.around.add(self.placed(sent, expected))
         if step.role != "warmup":
             self._meter.count(target.arm.boot_id, sent)
+            self._meter.read_between(target)
         return self.trouble(sent, target)
 
 

@@ -124,6 +124,65 @@ def test_arms_on_one_engine_share_one_line_and_two_engines_have_their_names() ->
     assert [line.partition(":")[0] for line in lines] == ["gemma", "gemma_autoregressive"]
 
 
+def read_around_each(arm: Measured, mean_s: Mapping[str, float], *, at_once: int = 1) -> Measured:
+    """The same requests with a page after each; priming requests take ten times as long."""
+    total = dict.fromkeys(mean_s, 10.0)
+    pages, count = [], 3.0
+    for n, each in enumerate(arm.requests):
+        longer = 10 if each.role == "prime" else 1
+        total = {name: total[name] + longer * mean_s[name] for name in mean_s}
+        count += at_once
+        grown = Spans(**{name: Spent(sum_s=total[name], count=count) for name in mean_s})
+        at_ns = START_NS + n * TURN_NS + TURN_NS // 2
+        pages.append(some_counters(when="during", asked_ns=at_ns - 1, at_ns=at_ns, spans=grown))
+    return msgspec.structs.replace(arm, during=tuple(pages))
+
+
+OWN = {"queue": 0.001, "prefill": 0.020, "decode": 0.300, "whole": 0.321}
+
+
+def test_histograms_read_around_each_request_tell_of_the_turns_alone() -> None:
+    found = where([read_around_each(an_arm(WHOLE, primes=2), OWN)])
+    assert found.text == (
+        "queue 1.00 ms, prefill 20.0 ms, decode 0.300 s, client and network 79.0 ms of 0.400 s; "
+        "0 % unexplained; mean of 4 turns"
+    )
+
+
+def test_a_page_that_grew_by_somebody_else_s_request_makes_it_the_engine_s_mean_again() -> None:
+    found = where([read_around_each(an_arm(WHOLE), OWN, at_once=2)])
+    assert found.prefill_s == pytest.approx(0.090)
+    assert found.text.endswith("mean of 4 requests")
+
+
+def test_turns_without_a_page_of_their_own_are_in_the_engine_s_mean() -> None:
+    whole = read_around_each(an_arm(WHOLE), OWN)
+    found = where([msgspec.structs.replace(whole, during=whole.during[:1])])
+    assert found.text.endswith("mean of 4 requests")
+
+
+def test_a_histogram_that_no_page_has_is_not_measured_for_the_turns_either() -> None:
+    short = {name: each for name, each in OWN.items() if name != "queue"}
+    found = where([read_around_each(an_arm(WHOLE | {"queue": None}), short)])
+    assert found.is_own
+    assert found.queue_s is None
+    assert "the metrics page has no vllm:request_queue_time_seconds" in found.text
+
+
+def test_cached_and_cold_turns_of_one_engine_have_a_line_each() -> None:
+    one = read_around_each(an_arm(WHOLE), OWN)
+    cached = msgspec.structs.replace(
+        one,
+        arm=msgspec.structs.replace(
+            one.arm, denominator=msgspec.structs.replace(one.arm.denominator, prefix="warm")
+        ),
+    )
+    other = read_around_each(an_arm(WHOLE), OWN | {"prefill": 0.080})
+    lines = where_lines([[cached], [other]])
+    assert lines[0].startswith("cached: queue 1.00 ms, prefill 20.0 ms")
+    assert lines[1].startswith("cold: queue 1.00 ms, prefill 80.0 ms")
+
+
 def test_boots_are_joined_by_their_requests() -> None:
     found = where([an_arm(WHOLE, 2), an_arm(WHOLE | {"prefill": 0.010}, 6)])
     assert found.requests == 8

@@ -86,7 +86,7 @@ class TestAFactorial:
             "main effect of speculation on single_stream at least",
             "main effect of prefix on time_to_first_token at least",
             "interaction of speculation and prefix on single_stream at least",
-            "where: gemma_autoregressive: queue 0.00 s, prefill",
+            "where: gemma_autoregressive, cached: queue 0.00 s, prefill",
             "note: At acceptance length",
             "speculation: whole turn, wall clock",
             "interaction: decode only",
