@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -20,6 +23,15 @@ from pytest_llmperf.server.launch import LaunchedEngine, RunningEngine
 from pytest_llmperf.spec import EngineSpec
 
 pytestmark = pytest.mark.engine
+
+REPOSITORY = Path(__file__).parent.parent.parent
+OWN_CODE = """
+def system_prompt():
+    return " ".join(f"Rule {n}: a routine of the house begins with a word." for n in range(40))
+
+def tools():
+    return []
+"""
 
 Boot = Callable[..., AbstractContextManager[LaunchedEngine]]
 Hold = Callable[..., Any]
@@ -110,3 +122,35 @@ def test_a_chat_with_tools_is_refused_at_boot_where_no_parser_is_set(boot: Boot)
         pass
     assert refused.value.what.endswith("does not take a chat of the benchmarks' kind: HTTP 400.")
     assert refused.value.next_step.startswith("Set --enable-auto-tool-choice")
+
+
+def test_the_readme_s_test_beside_your_own_code_is_proven_on_a_server_with_a_drafter(
+    boot: Boot, tmp_path: Path
+) -> None:
+    readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    (example,) = re.findall(
+        r"```python\n(# tests/test_router_latency\.py\n.*?)```", readme, re.DOTALL
+    )
+    (tmp_path / "test_router_latency.py").write_text(example.replace("p95_s=0.8", "p95_s=30"))
+    (tmp_path / "myapp").mkdir()
+    (tmp_path / "myapp" / "router.py").write_text(OWN_CODE)
+    with boot(gemma()) as running:
+        ended = subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "pytest",
+                f"--llmperf-attach={running.url}",
+                "--llmperf-evidence=here",
+            ],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert running.is_alive()
+    assert ended.returncode == 0, ended.stdout
+    assert "60 of 60 turns cached" in ended.stdout
+    assert "acceptance length" in ended.stdout
+    assert "1 PASS, 0 REGRESS, 0 INCONCLUSIVE, 0 INVALID" in ended.stdout
