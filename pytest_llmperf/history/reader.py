@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Self
 
-from pytest_llmperf.errors import EvidenceError
+from pytest_llmperf.errors import EvidenceError, UsageError
 from pytest_llmperf.evidence import NAME as EVIDENCE
 from pytest_llmperf.evidence import Evidence, read
 from pytest_llmperf.history import decisions, layout, roll
@@ -220,11 +220,19 @@ class Reader:
         return roll.missing(self.gates(), collected, present)
 
     def check_roll(self, collected: Collection[str], present: Collection[str]) -> None:
-        """See that no known gate of the collected files is missing.
+        """See that every decision can be read and no known gate of the collected files is missing.
 
         :raises UsageError: one is; a renamed one is named with what it may be called now.
         """
-        roll.check(self.missing(collected, present), set(present) - set(self.gates()))
+        gates = self.gates()
+        if self._decision_problems:
+            raise UsageError(
+                "The history's decisions cannot all be read.",
+                "; ".join(self._decision_problems),
+                "Mend or remove the line: what it accepted, pinned or retired does not hold now, "
+                "and can be decided again with `python -m pytest_llmperf.history`.",
+            )
+        roll.check(self.missing(collected, present), set(present) - set(gates))
 
     @property
     def _index(self) -> Index:

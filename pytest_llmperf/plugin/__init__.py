@@ -63,6 +63,7 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     config.stash[GATES] = []
     config.stash[ORDINARY] = 0
+    config.stash[LINES] = ()
     config.stash[ROUNDS] = options.rounds(config)
 
 
@@ -221,7 +222,7 @@ def pytest_terminal_summary(
 
         status = _exit_status(config, int(exitstatus))
         outcome.show(terminalreporter, gates, status, config.stash[SETTINGS])
-        for line in config.stash.get(LINES, ()):
+        for line in config.stash[LINES]:
             terminalreporter.write_line(line)
     elif SESSION in config.stash and config.stash[SETTINGS].replay is None:
         terminalreporter.write_line(f"evidence: {config.stash[SETTINGS].evidence}")
@@ -307,9 +308,9 @@ def _record(config: pytest.Config) -> None:
 
     words = {gate.node_id: gate.word for gate in config.stash[GATES] if gate.was_run}
     try:
-        config.stash[LINES] = record_in(settings.history, settings.evidence, words)
+        config.stash[LINES] += record_in(settings.history, settings.evidence, words)
     except LlmperfError as error:  # the verdicts stand, and the run is not a success
-        config.stash[LINES] = (f"history: this session could not join it. {error}",)
+        config.stash[LINES] += (f"history: this session could not join it. {error}",)
         config.stash[ORDINARY] += 1
 
 
@@ -324,8 +325,10 @@ def _check_roll(config: pytest.Config, items: list[pytest.Item]) -> None:
     try:
         with History(root) as past:
             past.check_roll({gate.partition("::")[0] for gate in gates}, set(gates))
+            problems = past.problems
     except LlmperfError as error:
         raise pytest.UsageError(f"llmperf: {error}") from None
+    config.stash[LINES] += tuple(f"history: does not count: {each}" for each in problems)
 
 
 def _confirmations(items: list[pytest.Item]) -> list[pytest.Item]:

@@ -110,3 +110,26 @@ def test_a_gate_that_history_knows_and_that_is_gone_is_an_error(
     result = profiled("--llmperf-mode=gate")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*::test_turn*", "*retire*"])
+
+
+def test_a_decision_that_cannot_be_read_stops_a_gate_before_anything_is_sent(
+    suite: pytest.Pytester, profiled: Run, rebooted: None
+) -> None:
+    _record(profiled)
+    with (suite.path / ".llmperf-history" / "decisions.jsonl").open("a") as file:
+        file.write("<<<<<<< HEAD\n")
+    result = profiled("--llmperf-mode=gate")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(
+        ["*decisions cannot all be read.", "*decisions.jsonl, line 1, is no decision: *"]
+    )
+
+
+def test_a_past_session_that_cannot_be_read_is_named_under_the_table(
+    suite: pytest.Pytester, profiled: Run, rebooted: None
+) -> None:
+    _record(profiled)
+    (held,) = (suite.path / ".llmperf-history").rglob(NAME)
+    held.write_text("{")
+    result = profiled("--llmperf-mode=gate", "--llmperf-record")
+    result.stdout.fnmatch_lines([f"history: does not count: *{NAME}*", "history: *"])
