@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+CHECKPOINT = "checkpoint"
 IMPORTING = "importing"
 PROBING = "probing"
 
@@ -115,7 +116,7 @@ class Stopwatch:
         every_s: float = 2.0,
     ) -> None:
         self.phases_s: dict[str, float] = {}
-        self.phase = IMPORTING
+        self.phase = CHECKPOINT
         self._engine = engine
         self._clock = clock
         self._progress = progress

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from pytest_llmperf import record
 from pytest_llmperf.errors import EngineDied, UsageError
 from pytest_llmperf.server import build, materials, ownership, probe, readiness
-from pytest_llmperf.server.bootlog import BootLog, Progress, Stopwatch
+from pytest_llmperf.server.bootlog import IMPORTING, BootLog, Progress, Stopwatch
 from pytest_llmperf.server.process import GRACE_S, EngineProcess
 from pytest_llmperf.spec import EngineSpec
 
@@ -185,9 +185,8 @@ def launch(
     ownership.require_available(spec.name, spec.min_available_bytes)
     reservation = ownership.Reservation(spec.port)
     try:
-        watch.enter("checkpoint")
         spec = materials.provide(spec, tell=watch.tick)
-        watch.enter("importing")
+        watch.enter(IMPORTING)
         with _started(spec, python, folder, reservation.port, grace_s) as started:
             command, model, process, log = started
             boot = readiness.Boot(

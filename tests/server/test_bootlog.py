@@ -86,10 +86,10 @@ def test_each_phase_is_told_at_its_change_and_now_and_then() -> None:
     assert not watch.enter("loading weights")
     now[0] = int(5e9)
     watch.close()
-    assert watch.phases_s == {"importing": 2.0, "loading weights": 3.0}
+    assert watch.phases_s == {"checkpoint": 2.0, "loading weights": 3.0}
     assert [(each.phase, each.line) for each in told] == [
-        ("importing", ""),
-        ("importing", "a line"),
+        ("checkpoint", ""),
+        ("checkpoint", "a line"),
         ("loading weights", ""),
     ]
-    assert str(told[1]) == "booting gemma, importing: 2 s, 2 s in all"
+    assert str(told[1]) == "booting gemma, checkpoint: 2 s, 2 s in all"
