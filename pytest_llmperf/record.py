@@ -84,6 +84,8 @@ class Failure(_Record, frozen=True, kw_only=True):
 
     kind: FailureKind
     detail: str
+    code: int | None = None
+    """What an error event inside a 200 stream states as its HTTP status; ``None``: nothing."""
 
 
 class Answerer(_Record, frozen=True, kw_only=True):

@@ -157,7 +157,7 @@ def _failures(
     finish = _finish_reason(pieces)
     for piece in pieces:
         if piece.error is not None:
-            yield Failure(kind="server_error", detail=piece.error)
+            yield Failure(kind="server_error", detail=piece.error, code=piece.error_code)
     if broken is not None and not _is_done(pieces):
         yield broken
     if finish in _BAD_ENDINGS:

@@ -84,6 +84,8 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
     timings: dict[str, Any] = {}
     error: str | None = None
     """An error that the server reports inside the stream."""
+    error_code: int | None = None
+    """The HTTP status that this error states."""
     fault: str | None = None
     """How the event breaks the protocol."""
     done: bool = False
@@ -118,7 +120,7 @@ def read(event: Event) -> Piece:
     if event.data.strip() == DONE:
         return Piece(at_ns=event.at_ns, done=True)
     if event.event == "error":
-        return Piece(at_ns=event.at_ns, error=_error_text(event.data))
+        return _error(event)
     try:
         body = msgspec.json.decode(event.data)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -127,19 +129,24 @@ def read(event: Event) -> Piece:
     if not isinstance(body, dict):
         return Piece(at_ns=event.at_ns, fault=f"an event is no object: {event.data[:200]!r}")
     if body.get("error") or body.get("object") == "error":
-        return Piece(at_ns=event.at_ns, error=_error_text(event.data))
+        return _error(event)
     return _chunk(event.at_ns, body)
 
 
-def _error_text(data: str) -> str:
-    """The message inside an error as servers nest it, else the whole of it."""
+def _error(event: Event) -> Piece:
+    """The message and the code inside an error as servers nest it, else the whole of it."""
     try:
-        body = msgspec.json.decode(data)
+        body = msgspec.json.decode(event.data)
     except (msgspec.DecodeError, RecursionError):
-        return data[:500]
+        body = None
     reported = body.get("error") or body if isinstance(body, dict) else body
-    message = reported.get("message") if isinstance(reported, dict) else reported
-    return message if isinstance(message, str) else data[:500]
+    fields = reported if isinstance(reported, dict) else {"message": reported}
+    message, code = fields.get("message"), count(fields, "code")
+    return Piece(
+        at_ns=event.at_ns,
+        error=message if isinstance(message, str) else event.data[:500],
+        error_code=code if code in range(400, 600) else None,
+    )
 
 
 def _chunk(at_ns: int, body: dict[str, Any]) -> Piece:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +19,11 @@ KINDS: tuple[FailureKind, ...] = get_args(FailureKind)
 
 def failed(kind: FailureKind, status: int | None = None) -> Request:
     return a_request(failure=Failure(kind=kind, detail=""), http_status=status)
+
+
+def turned_away(code: int | None) -> Request:
+    failure = Failure(kind="server_error", detail="The queue is full.", code=code)
+    return a_request(failure=failure, http_status=200, stamps=record.Stamps(), chunks=())
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -60,6 +66,21 @@ class TestATally:
 
     def test_counts_a_refusal_without_a_recorded_status_as_unknown(self) -> None:
         assert tally([failed("refused")], planned=1).refused == {"unknown": 1}
+
+    @pytest.mark.parametrize("code", [429, 503])
+    def test_counts_a_refusal_inside_a_200_stream_by_its_code(self, code: int) -> None:
+        sent = turned_away(code)
+        found = tally([sent], planned=1)
+        assert found.refused == {f"{code} in the stream": 1}
+        assert (found.accepted, found.lost) == (0, 0)
+
+    def test_counts_any_other_error_inside_a_200_stream_as_aborted(self) -> None:
+        found = tally([turned_away(500), turned_away(None)], planned=2)
+        assert (found.accepted, found.aborted) == (2, {"server_error": 2})
+
+    def test_counts_an_answer_that_had_begun_as_aborted_whatever_ended_it(self) -> None:
+        begun = msgspec.structs.replace(turned_away(503), stamps=a_request().stamps)
+        assert tally([begun], planned=1).aborted == {"server_error": 1}
 
     def test_keeps_a_refused_connection_apart_from_one_that_broke(self) -> None:
         found = tally([failed("connect"), failed("reset"), failed("reset")], planned=3)

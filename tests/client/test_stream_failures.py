@@ -21,19 +21,21 @@ BROKEN = Failure(kind="interrupted", detail="the peer left")
 
 class TestErrorsOfTheServer:
     @pytest.mark.parametrize(
-        ("body", "detail"),
+        ("body", "detail", "code"),
         [
-            ({"error": {"message": "out of memory", "code": 500}}, "out of memory"),
-            ({"error": "out of memory"}, "out of memory"),
-            ({"object": "error", "message": "out of memory"}, "out of memory"),
-            ({"error": {"code": 500}}, '{"error":{"code":500}}'),
+            ({"error": {"message": "out of memory", "code": 500}}, "out of memory", 500),
+            ({"error": {"message": "out of memory", "code": 7}}, "out of memory", None),
+            ({"error": {"message": "out of memory", "code": "500"}}, "out of memory", None),
+            ({"error": "out of memory"}, "out of memory", None),
+            ({"object": "error", "message": "out of memory", "code": 503}, "out of memory", 503),
+            ({"error": {"code": 500}}, '{"error":{"code":500}}', 500),
         ],
     )
     def test_an_error_event_in_a_good_stream_fails_it(
-        self, reading: Reader, body: dict[str, Any], detail: str
+        self, reading: Reader, body: dict[str, Any], detail: str, code: int | None
     ) -> None:
         read = reading(A, body, "[DONE]")
-        assert read.failure == Failure(kind="server_error", detail=detail)
+        assert read.failure == Failure(kind="server_error", detail=detail, code=code)
         assert len(read.chunks) == 1
 
     @pytest.mark.parametrize(("data", "detail"), [("boom", "boom"), ('{"message":"no"}', "no")])

@@ -30,11 +30,22 @@ _FATES: dict[FailureKind, Fate] = {
     "cancelled": "aborted",
 }
 _FIRST_ERROR = 300
+_TURNED_AWAY = (429, 503)
+"""Too many requests, and not now."""
 
 
 def fate(request: Request) -> Fate:
     """What became of one request; a connection that never was and one that broke are apart."""
-    return "completed" if request.failure is None else _FATES[request.failure.kind]
+    if request.failure is None:
+        return "completed"
+    return "refused" if _is_turned_away(request) else _FATES[request.failure.kind]
+
+
+def _is_turned_away(request: Request) -> bool:
+    """Whether it was refused inside a 200 stream: the status was sent before the queue was full."""
+    failure = request.failure
+    has_begun = request.stamps.first_token_ns is not None
+    return failure is not None and failure.code in _TURNED_AWAY and not has_begun
 
 
 class Tally(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,10 +53,11 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
 
     planned: int
     accepted: int
-    """Answered with a 2xx status, whatever became of them then."""
+    """Answered with a 2xx status and not refused after it, whatever became of them then."""
     completed: int = 0
     refused: dict[str, int] = {}
-    """By HTTP status, ``unknown`` where none is recorded. A refusal is an answer, not a loss."""
+    """By HTTP status, or by the code of an error event that came in place of an answer after a 2xx
+    one; ``unknown`` where none is recorded. A refusal is an answer, not a loss."""
     not_connected: int = 0
     reset: int = 0
     """The connection broke before the first byte of an answer."""
@@ -113,10 +125,13 @@ def tally(requests: Iterable[Request], *, planned: int) -> Tally:
 
 
 def _was_accepted(request: Request) -> bool:
-    return request.http_status is not None and request.http_status < _FIRST_ERROR
+    is_good = request.http_status is not None and request.http_status < _FIRST_ERROR
+    return is_good and not _is_turned_away(request)
 
 
 def _code(request: Request) -> str:
+    if _is_turned_away(request) and request.failure is not None:
+        return f"{request.failure.code} in the stream"
     return "unknown" if request.http_status is None else str(request.http_status)
 
 
