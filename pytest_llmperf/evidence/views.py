@@ -6,7 +6,7 @@ Files are in ``file``; a live run and a replayed one build their views through t
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -66,6 +66,20 @@ def in_order(requests: Iterable[record.Request]) -> list[record.Request]:
             each.request_id,
         ),
     )
+
+
+def _last_attempts(starts: Sequence[record.Measurement]) -> list[record.Measurement]:
+    """Those of which there is no later attempt."""
+    last: dict[tuple[object, ...], int] = {}
+    for each in starts:
+        last[_what(each)] = max(each.attempt, last.get(_what(each), 1))
+    return [each for each in starts if each.attempt == last[_what(each)]]
+
+
+def _what(start: record.Measurement) -> tuple[object, ...]:
+    """What every attempt at one measurement has in common."""
+    arms = tuple(each.name for each in start.arms)
+    return (start.gate, start.call, start.round, start.stage, arms)
 
 
 class _Book:
@@ -252,12 +266,17 @@ class Evidence:
     def measurements(self, gate: str) -> tuple[record.Measurement, ...]:
         """A gate's measurements by session, round and call; empty if it has none.
 
+        Where the machine was disturbed and the same boots were measured again, the last attempt.
+
         :param gate: a node id; where it is not found in full, ``file.py::test`` is enough.
         :raises EvidenceError: the short form fits several recorded gates.
         """
         recorded = self._recorded_as(gate)
         return tuple(
-            each for book in self._sorted() for each in book.measurements() if each.gate == recorded
+            each
+            for book in self._sorted()
+            for each in _last_attempts(book.measurements())
+            if each.gate == recorded
         )
 
     def measured(self, measurement_id: str) -> tuple[Measured, ...]:

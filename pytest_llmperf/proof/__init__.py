@@ -97,21 +97,22 @@ RULES: tuple[Rule, ...] = (
 )
 """What makes one arm INVALID, in the order it is told: causes before their effects."""
 
-DISTURBANCES: tuple[Rule, ...] = (
+PASSING: tuple[Rule, ...] = (
     fitness.foreign_load,
     fitness.stolen,
     fitness.short_of_memory,
     fitness.throttled,
     fitness.sluggish,
     fitness.clocked_down,
-    traffic.foreign_traffic,
+    values.client_bottleneck,
 )
-"""Those of them that come from outside and may pass; none looks at what is judged."""
+"""Those of them that the machine brings and that may pass; none looks at what is judged."""
 
 NOTICES: tuple[Notice, ...] = (
     complete.failed_others,
     complete.engine_unrecorded,
     complete.doubted,
+    complete.again,
     *TOLD_OF_THE_MACHINE,
     traffic.unchecked,
     traffic.counters_partly,
@@ -181,9 +182,12 @@ def machine_line(measured: Measured) -> str:
 
 
 def disturbance(measured: Measured) -> Contradiction | None:
-    """What disturbed this arm from outside, so that measuring it again may help; else ``None``."""
+    """What the machine disturbed this arm by, so that measuring it again may help; else ``None``.
+
+    Foreign traffic is none of these: whoever uses the server may do so again, and has to be told.
+    """
     window = Window(measured, None)
-    return next(filter(None, (rule(window) for rule in DISTURBANCES)), None)
+    return next(filter(None, (rule(window) for rule in PASSING)), None)
 
 
 def drift(arms: Iterable[tuple[Measured, Denominator]]) -> steady.Drift:

@@ -198,6 +198,18 @@ def _span(request: Request) -> tuple[int, int] | None:
     return stamps.sent_ns, end_ns
 
 
+def again(window: Window) -> Finding | None:
+    """This is not the first attempt."""
+    start = window.measured.measurement
+    if start.attempt == 1 or start.stage == "confirm":
+        return None
+    return Finding(
+        kind="again",
+        text="Measured again on the same boot, since the machine was disturbed the first time; "
+        "the evidence has every attempt.",
+    )
+
+
 def doubted(window: Window) -> Finding | None:
     """What the client found odd about streams that nevertheless ended."""
     warnings = [

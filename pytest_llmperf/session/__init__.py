@@ -42,7 +42,11 @@ from pytest_llmperf.session.taking_over import check_room, hand_over
 from pytest_llmperf.settings import Settings
 
 MOST_ATTEMPTS = 3
-"""How often one fresh pair is measured on a machine that is disturbed each time."""
+"""How often one fresh pair is measured on a machine that is disturbed each time: one such pair
+would make a whole confirmation INVALID."""
+
+MOST_FIRST_ATTEMPTS = 2
+"""How often anything else is."""
 
 
 class LiveSession:
@@ -141,8 +145,8 @@ class LiveSession:
         if isinstance(asked.declaration.plan, Failover):
             check_room(sides, resident=self.profile.resident, attached=self._settings.attach)
             self._boot_sides(sides)
-        for group in _groups(asked, together=bool(together)):
-            self._measure(group, stage="judged")
+        groups = _groups(asked, together=bool(together))
+        self._undisturbed(groups, stage="judged", most=MOST_FIRST_ATTEMPTS)
         recorded = boots_of(self._evidence, asked.gate, asked.call)
         return [recorded[side.name] for side in sides]
 
@@ -152,22 +156,7 @@ class LiveSession:
     def fresh_pair(
         self, node_id: str, origin: Origin, sides: Sequence[Side]
     ) -> tuple[Measured, Measured]:
-        """Measure a gate's turns on fresh engines; give candidate and reference.
-
-        Where the machine was disturbed meanwhile, the same engines are measured again: one such
-        pair would make the whole confirmation INVALID.
-        """
-        for attempt in range(1, MOST_ATTEMPTS + 1):
-            pair = self._pair(node_id, origin, sides, attempt)
-            disturbed = next(filter(None, map(proof.disturbance, pair)), None)
-            if disturbed is None or attempt == MOST_ATTEMPTS:
-                break
-            self.tell(f"{node_id}: measuring this pair again: {disturbed.reason}")
-        return pair
-
-    def _pair(
-        self, node_id: str, origin: Origin, sides: Sequence[Side], attempt: int
-    ) -> tuple[Measured, Measured]:
+        """Measure a gate's turns on fresh engines; give candidate and reference."""
         own = sides[0].denominator
         declaration = msgspec.structs.replace(
             origin.declaration, denominator=own, speedup=own, factor="profile"
@@ -182,10 +171,9 @@ class LiveSession:
         together = self.profile.resident >= len(sides)
         if together:
             self._boot_sides(sides)
-        arms: dict[str, Measured] = {}
-        for group in _groups(asked, together=together):
-            made = self._measure(group, stage="confirm", attempt=attempt)
-            arms |= {each.arm.name: each for each in self._evidence.measured(made)}
+        groups = _groups(asked, together=together)
+        made = self._undisturbed(groups, stage="confirm", most=MOST_ATTEMPTS)
+        arms = {each.arm.name: each for each in made}
         return arms[CANDIDATE], arms[REFERENCE]
 
     def against_the_past(self, run: Run, gate: Gate, p: float) -> Row:
@@ -215,9 +203,29 @@ class LiveSession:
         """
         self._past.confirm()
 
-    def _measure(
-        self, asked: Asked, *, stage: Literal["judged", "confirm"], attempt: int = 1
-    ) -> str:
+    def _undisturbed(
+        self, groups: Sequence[Asked], *, stage: Literal["judged", "confirm"], most: int
+    ) -> list[Measured]:
+        """Measure one group after another; where the machine was disturbed meanwhile, all again.
+
+        A drill is not made again: what it did to its servers is done.
+        """
+        is_drill = isinstance(groups[0].declaration.plan, Failover)
+        for attempt in range(1, 2 if is_drill else most + 1):
+            made = [
+                arm
+                for group in groups
+                for arm in self._evidence.measured(self._measure(group, stage, attempt))
+            ]
+            disturbed = next(filter(None, map(proof.disturbance, made)), None)
+            is_whole = all(each.end is not None and each.end.completed for each in made)
+            if disturbed is None or not is_whole:
+                break
+            if attempt < most and not is_drill:
+                self.tell(f"measuring again: {disturbed.reason}")
+        return made
+
+    def _measure(self, asked: Asked, stage: Literal["judged", "confirm"], attempt: int) -> str:
         declaration, workload = asked.declaration, asked.workload
         targets = [self._target(side) for side in asked.sides]
         start = record.Measurement(

@@ -194,10 +194,7 @@ def boots_of(evidence: Evidence, node_id: str, call: int) -> dict[str, list[Meas
 
 
 def _confirmed(evidence: Evidence, node_id: str, run: Run) -> list[tuple[Measured, Measured]]:
-    """The recorded fresh pairs of one gate and call, in the order of their rounds.
-
-    Of several attempts at one round the last counts, as it did when it was measured.
-    """
+    """The recorded fresh pairs of one gate and call, in the order of their rounds."""
     call = 0 if run.origin is None else run.origin.call
     arms: dict[int, dict[str, Measured]] = {}
     for start in evidence.measurements(node_id):

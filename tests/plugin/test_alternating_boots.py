@@ -107,7 +107,7 @@ def disturb(monkeypatch: pytest.MonkeyPatch, *, attempts: int) -> None:
         return Contradiction(kind="noise", reason="A neighbour.", evidence="9 %", remedy="Wait.")
 
     monkeypatch.setattr(proof, "RULES", (*proof.RULES, rule))
-    monkeypatch.setattr(proof, "DISTURBANCES", (rule,))
+    monkeypatch.setattr(proof, "PASSING", (rule,))
 
 
 def test_a_slow_candidate_is_red_on_boots_in_turn(
@@ -139,7 +139,7 @@ def test_a_pair_that_something_disturbed_is_measured_again_on_its_boots(
     disturb(monkeypatch, attempts=1)
     result = gate(suite)
     assert result.ret == 0
-    result.stdout.fnmatch_lines(["*test_turn: measuring this pair again: A neighbour."])
+    result.stdout.fnmatch_lines(["*measuring again: A neighbour."])
     said = " ".join(result.stdout.str().split())
     assert "Measured again, since the machine was disturbed the first time: pair 1." in said
     first = [each for each in confirmed(suite.path) if each["round"] == FIRST_FRESH_ROUND]
