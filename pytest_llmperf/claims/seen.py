@@ -27,6 +27,10 @@ from pytest_llmperf.verdict import (
 
 Limit = float | Budget
 BUILD = "this build"
+_NOT_SHOWN = (
+    "the quantile falls among requests that were never answered: it is more than they had waited",
+    "a client that waits longer, or a server that answers more",
+)
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +81,8 @@ def _seen_once(claim: Claim, found: Bounded, boundary: float, margin: float) -> 
         word, reason = "REGRESS", f"{against} is worse by more than {percent(margin)}"
     elif worse * (1 + margin) <= 1 and not found.is_more:
         word, reason = "PASS", f"{against} is better by more than {percent(margin)}"
+    elif found.is_more:
+        return undecided(*_NOT_SHOWN, claim=claim.words, scope=claim.scope)
     else:
         word = "INCONCLUSIVE"
         reason = f"{against} is within {percent(margin)}, and one boot shows no spread"
@@ -104,10 +110,5 @@ def _over_boots(claim: Claim, found: Sequence[Bounded], boundary: float, run: Ru
     )
     verdict = judge(comparison, (), claim=claim.words, scope=BUILD, unit=claim.unit)
     if verdict.word == "PASS" and any(each.is_more for each in found):
-        return undecided(
-            "on some boots the burst was not answered far enough to show this quantile",
-            "a client that waits longer, or a server that answers more",
-            claim=claim.words,
-            scope=BUILD,
-        )
+        return undecided(*_NOT_SHOWN, claim=claim.words, scope=BUILD)
     return verdict

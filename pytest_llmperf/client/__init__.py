@@ -20,7 +20,7 @@ A server's or a network's fault is never raised by ``send``: it is the record's 
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import urlsplit
@@ -274,6 +274,21 @@ def _withheld(failure: record.Failure | None) -> record.Failure | None:
     return msgspec.structs.replace(failure, detail=f"{status}: words withheld{hint}")
 
 
+def _numbers(timings: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """What a server says beside a private answer, its numbers only: texts may quote the request."""
+    kept: dict[str, Any] = {}
+    for field, found in (timings or {}).items():
+        inner = found.items() if isinstance(found, dict) else ()
+        numbers = {key: each for key, each in inner if _is_number(each)}
+        if numbers or _is_number(found):
+            kept[field] = numbers or found
+    return kept or None
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def _record(
     planned: PlannedRequest,
     exchange: Exchange,
@@ -307,7 +322,9 @@ def _record(
         chunks=reading.chunks,
         connect_ns=exchange.connect_ns,
         loop_lag_ns=late_ns,
-        server_timings=reading.server_timings,
+        server_timings=_numbers(reading.server_timings)
+        if planned.private
+        else reading.server_timings,
         output_digest=reading.output_digest,
         repetition=reading.repetition,
         warnings=(*reading.warnings, *exchange.doubts),

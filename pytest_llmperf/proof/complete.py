@@ -199,7 +199,7 @@ def _span(request: Request) -> tuple[int, int] | None:
 
 
 def again(window: Window) -> Finding | None:
-    """This is not the first attempt."""
+    """That the first attempt was disturbed."""
     start = window.measured.measurement
     if start.attempt == 1 or start.stage == "confirm":
         return None

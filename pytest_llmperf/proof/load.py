@@ -11,6 +11,7 @@ from statistics import median
 
 import msgspec
 
+from pytest_llmperf.load.burst import fate
 from pytest_llmperf.load.in_flight import (
     STEADY_SHARE,
     Flight,
@@ -41,6 +42,12 @@ SEEN_SHARE = 0.8
 
 SEEN_NEEDS = 10
 """Pages read under the full load without which nothing can be said of what the server saw."""
+
+BURST_SHARE = 0.5
+"""Of a burst that the server must once show open, while as many are under way."""
+
+BURST_NEEDS = 5
+"""Pages read meanwhile without which nothing can be said of that."""
 
 COUNTED_SHARE = 0.99
 """Of the output tokens that usage states which the server's own counter must show."""
@@ -172,6 +179,70 @@ def server_saw_fewer(window: Window) -> Contradiction | None:
         evidence=f"On {len(seen)} of its pages under the full load it showed at most "
         f"{max(seen):.0f} requests running or waiting.",
         remedy="Look for a proxy or a limit of connections between client and engine.",
+    )
+
+
+def burst_held_back(window: Window) -> Contradiction | None:
+    """The server once had half of a burst open; else something let it in bit by bit."""
+    found = _burst_seen(window)
+    if found is None or found.pages < BURST_NEEDS or found.most >= BURST_SHARE * found.sent:
+        return None
+    return Contradiction(
+        kind="held_back",
+        reason=f"The server never had half of the {counted(found.sent, 'request')} open at once.",
+        evidence=f"On {found.pages} of its pages, while half of them or more were under way by our "
+        f"stamps, it showed at most {found.most:.0f} running or waiting.",
+        remedy="Look for a proxy, a limit of connections or a slow front end before the engine.",
+    )
+
+
+def burst_unseen(window: Window) -> Finding | None:
+    """Too few pages were read to tell what the server had open of a burst."""
+    found = _burst_seen(window)
+    if found is None or found.most >= BURST_SHARE * found.sent or found.pages >= BURST_NEEDS:
+        return None
+    return Finding(
+        kind="burst_unseen",
+        text=f"That all {counted(found.sent, 'request')} were open at the server at once is not "
+        f"shown: {counted(found.pages, 'page')} of it came while half of them were under way, with "
+        f"at most {found.most:.0f} running or waiting.",
+    )
+
+
+class _BurstSeen(msgspec.Struct, frozen=True, kw_only=True):
+    sent: int
+    pages: int
+    """Read while half of the burst or more was surely under way."""
+    most: float
+    """Requests that the fullest page of the burst showed."""
+
+
+def _burst_seen(window: Window) -> _BurstSeen | None:
+    """What the server's pages show of a burst of several; ``None`` of anything else.
+
+    Whoever was turned away was not to be seen there.
+    """
+    sent = [
+        each
+        for each in window.turns
+        if each.stamps.sent_ns is not None and fate(each) not in {"refused", "not connected"}
+    ]
+    if window.denominator.arrival != "burst" or len(sent) <= 1:
+        return None
+    pages = list(_seen(window.measured.during))
+    full = sum(_surely_under_way(sent, page) >= BURST_SHARE * len(sent) for page, _ in pages)
+    return _BurstSeen(
+        sent=len(sent), pages=full, most=max((open_ for _, open_ in pages), default=0)
+    )
+
+
+def _surely_under_way(sent: Sequence[Request], page: Counters) -> int:
+    """Requests sent before the page was asked for and still open when it had come."""
+    asked_ns = page.at_ns if page.asked_ns is None else page.asked_ns
+    return sum(
+        (each.stamps.sent_ns or 0) <= asked_ns
+        and (each.stamps.closed_ns or each.stamps.last_token_ns or 0) >= page.at_ns
+        for each in sent
     )
 
 

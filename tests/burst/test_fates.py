@@ -64,6 +64,11 @@ class TestATally:
     def test_misses_what_was_planned_and_has_no_record(self) -> None:
         assert tally([a_request()] * 3, planned=5).unaccounted == 2
 
+    def test_counts_a_status_that_turns_nobody_away_as_aborted(self) -> None:
+        found = tally([failed("refused", 504), failed("refused", 504)], planned=2)
+        assert (found.all_refused, found.lost) == (0, 2)
+        assert "2 aborted (HTTP 504) = 2 of 2" in found.words
+
     def test_counts_a_refusal_without_a_recorded_status_as_unknown(self) -> None:
         assert tally([failed("refused")], planned=1).refused == {"unknown": 1}
 

@@ -6,11 +6,11 @@ import msgspec
 
 from pytest_llmperf.denominator import BURST, SINGLE_STREAM
 from pytest_llmperf.evidence import Measured
-from pytest_llmperf.proof import complete, steady, values
+from pytest_llmperf.proof import complete, load, steady, values
 from pytest_llmperf.proof.window import Window
-from pytest_llmperf.record import Arm
-from pytest_llmperf.testing import a_measurement
-from tests.burst.conftest import answered, failed
+from pytest_llmperf.record import Arm, Request
+from pytest_llmperf.testing import a_measurement, some_counters
+from tests.burst.conftest import DUE_NS, answered, failed
 
 
 def a_window(waits_s: list[float], *, is_burst: bool) -> Window:
@@ -48,3 +48,52 @@ def test_a_client_late_by_little_of_the_wait_is_no_bottleneck_of_a_burst() -> No
     window = a_window([10.0] * 9, is_burst=True)
     assert values.client_bottleneck(lagging(window, 0.1)) is None
     assert values.client_bottleneck(lagging(window, 0.3)) is not None
+
+
+def seen(window: Window, *open_at: int, besides: tuple[Request, ...] = ()) -> Window:
+    """The same burst with a page of the server every tenth of a second from when it was due."""
+    pages = tuple(
+        some_counters(
+            when="during",
+            at_ns=DUE_NS + round(number * 1e8),
+            requests_running=float(number_open),
+            requests_waiting=0.0,
+        )
+        for number, number_open in enumerate(open_at, start=1)
+    )
+    requests = (*window.measured.requests, *besides)
+    return Window(msgspec.structs.replace(window.measured, during=pages, requests=requests))
+
+
+BURST_OF_40 = [3.0] * 40
+
+
+def test_a_burst_that_something_lets_in_two_by_two_is_held_back() -> None:
+    found = load.burst_held_back(seen(a_window(BURST_OF_40, is_burst=True), 2, 2, 2, 2, 2, 1))
+    assert found is not None
+    assert found.kind == "held_back"
+    assert "at most 2 running or waiting" in found.evidence
+
+
+def test_a_burst_of_which_one_page_shows_half_was_there() -> None:
+    window = seen(a_window(BURST_OF_40, is_burst=True), 0, 0, 0, 0, 0, 39)
+    assert load.burst_held_back(window) is None
+    assert load.burst_unseen(window) is None
+
+
+def test_a_burst_on_too_few_pages_is_told_not_to_be_shown() -> None:
+    window = seen(a_window(BURST_OF_40, is_burst=True), 0, 0)
+    assert load.burst_held_back(window) is None
+    found = load.burst_unseen(window)
+    assert found is not None
+    assert "2 pages of it came" in found.text
+
+
+def test_whoever_was_turned_away_need_not_be_seen() -> None:
+    refused = tuple(
+        msgspec.structs.replace(failed("refused", status=503), request_id=f"n{n}", position=50 + n)
+        for n in range(100)
+    )
+    window = seen(a_window(BURST_OF_40, is_burst=True), 30, 30, besides=refused)
+    assert load.burst_held_back(window) is None
+    assert load.burst_unseen(window) is None

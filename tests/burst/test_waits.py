@@ -18,9 +18,10 @@ def answered(wait_s: float, *, due_s: float = 0.0) -> Request:
     return a_request(stamps=stamps)
 
 
-def failed(kind: FailureKind, after_s: float) -> Request:
+def failed(kind: FailureKind, after_s: float, status: int = 503) -> Request:
     stamps = Stamps(due_ns=0, sent_ns=1, closed_ns=round(after_s * 1e9))
-    return a_request(stamps=stamps, failure=Failure(kind=kind, detail=""), chunks=())
+    failure = Failure(kind=kind, detail="")
+    return a_request(stamps=stamps, failure=failure, http_status=status, chunks=())
 
 
 def p(requests: list[Request], share: float) -> str:
@@ -48,6 +49,11 @@ class TestAQuantile:
         slow = [answered(10.0)] * 10
         assert p([*slow, *[failed("refused", 0.001)] * 990], 0.5) == "10.0 s"
 
+    @pytest.mark.parametrize("status", [307, 400, 500, 502, 504])
+    def test_of_a_status_that_turns_nobody_away_ranks_last(self, status: int) -> None:
+        sent = [*[answered(0.03)] * 6, *[failed("refused", 2.0, status)] * 2]
+        assert p(sent, 0.99) == "> 2.00 s"
+
     def test_is_none_where_the_server_took_nothing_on(self) -> None:
         assert p([failed("refused", 0.001), failed("connect", 0.001)], 0.5) == "none"
 
@@ -58,7 +64,9 @@ class TestAQuantile:
 class TestBesideTheQuantiles:
     def test_stands_the_share_that_is_left_out(self) -> None:
         sent = [*[answered(1.0)] * 10, *[failed("refused", 0.1)] * 30]
-        assert waits(sent).beside == "30 (75 %) refused or not connected are left out"
+        assert waits(sent).beside == (
+            "30 (75 %) refused or not connected are left out, told so within 0.100 s"
+        )
 
     def test_stands_the_share_without_an_answer(self) -> None:
         sent = [*[answered(1.0)] * 9, failed("timeout", 60.0)]

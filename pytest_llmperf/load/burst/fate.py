@@ -17,7 +17,6 @@ from pytest_llmperf.units import count
 Fate = Literal["completed", "refused", "not connected", "reset", "timed out", "aborted"]
 
 _FATES: dict[FailureKind, Fate] = {
-    "refused": "refused",
     "connect": "not connected",
     "reset": "reset",
     "timeout": "timed out",
@@ -31,17 +30,19 @@ _FATES: dict[FailureKind, Fate] = {
 }
 _FIRST_ERROR = 300
 _TURNED_AWAY = (429, 503)
-"""Too many requests, and not now."""
+"""Too many requests, and not now: with any other status the caller is left with nothing."""
 
 
 def fate(request: Request) -> Fate:
     """What became of one request; a connection that never was and one that broke are apart."""
     if request.failure is None:
         return "completed"
-    return "refused" if _is_turned_away(request) else _FATES[request.failure.kind]
+    if request.failure.kind == "refused":
+        return "refused" if request.http_status in (None, *_TURNED_AWAY) else "aborted"
+    return "refused" if _is_in_stream(request) else _FATES[request.failure.kind]
 
 
-def _is_turned_away(request: Request) -> bool:
+def _is_in_stream(request: Request) -> bool:
     """Whether it was refused inside a 200 stream: the status was sent before the queue was full."""
     failure = request.failure
     has_begun = request.stamps.first_token_ns is not None
@@ -63,7 +64,8 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
     """The connection broke before the first byte of an answer."""
     timed_out: int = 0
     aborted: dict[str, int] = {}
-    """Broken off after they were accepted, or left by us, by the kind of failure."""
+    """Broken off after they were accepted, left by us, or answered with a status that turns nobody
+    away (``HTTP 504``); by the kind of failure."""
 
     @property
     def all_refused(self) -> int:
@@ -109,9 +111,7 @@ def tally(requests: Iterable[Request], *, planned: int) -> Tally:
     sent = list(requests)
     fates = Counter(fate(each) for each in sent)
     refused = [each for each in sent if fate(each) == "refused"]
-    kinds = Counter(
-        each.failure.kind for each in sent if each.failure is not None and fate(each) == "aborted"
-    )
+    kinds = Counter(_why(each) for each in sent if fate(each) == "aborted")
     return Tally(
         planned=planned,
         accepted=sum(_was_accepted(each) for each in sent),
@@ -126,11 +126,16 @@ def tally(requests: Iterable[Request], *, planned: int) -> Tally:
 
 def _was_accepted(request: Request) -> bool:
     is_good = request.http_status is not None and request.http_status < _FIRST_ERROR
-    return is_good and not _is_turned_away(request)
+    return is_good and not _is_in_stream(request)
+
+
+def _why(request: Request) -> str:
+    kind = "" if request.failure is None else request.failure.kind
+    return f"HTTP {request.http_status}" if kind == "refused" else kind
 
 
 def _code(request: Request) -> str:
-    if _is_turned_away(request) and request.failure is not None:
+    if _is_in_stream(request) and request.failure is not None:
         return f"{request.failure.code} in the stream"
     return "unknown" if request.http_status is None else str(request.http_status)
 

@@ -40,6 +40,8 @@ class Waits(msgspec.Struct, frozen=True, kw_only=True):
     """How long the others had waited in vain when they ended, ascending."""
     left_out: int = 0
     """Refused, or never connected."""
+    longest_left_out_s: float | None = None
+    """How long the last of these was kept waiting for that."""
     undated: int = 0
     """Requests of which it is not recorded when they were due, or when they ended."""
 
@@ -73,7 +75,10 @@ class Waits(msgspec.Struct, frozen=True, kw_only=True):
             parts.append(f"{len(self.unanswered_s):,} ({share}) unanswered rank last")
         if self.left_out:
             share = percent(self.left_out / everyone)
-            parts.append(f"{self.left_out:,} ({share}) refused or not connected are left out")
+            told = f"{self.left_out:,} ({share}) refused or not connected are left out"
+            if self.longest_left_out_s is not None:
+                told += f", told so within {quantity(self.longest_left_out_s, 's')}"
+            parts.append(told)
         return "; ".join(parts)
 
 
@@ -81,12 +86,13 @@ def waits(requests: Iterable[Request]) -> Waits:
     """The waits of a burst's requests for their last token."""
     answered: list[float] = []
     unanswered: list[float] = []
-    left_out = undated = 0
+    left_out: list[float | None] = []
+    undated = 0
     for each in requests:
-        if fate(each) in _LEFT_OUT:
-            left_out += 1
-            continue
         found = _waited_s(each)
+        if fate(each) in _LEFT_OUT:
+            left_out.append(found)
+            continue
         if found is None:
             undated += 1
         else:
@@ -94,7 +100,8 @@ def waits(requests: Iterable[Request]) -> Waits:
     return Waits(
         answered_s=tuple(sorted(answered)),
         unanswered_s=tuple(sorted(unanswered)),
-        left_out=left_out,
+        left_out=len(left_out),
+        longest_left_out_s=max((each for each in left_out if each is not None), default=None),
         undated=undated,
     )
 
