@@ -19,6 +19,7 @@ from pytest_llmperf.declaration import Declaration, rung_of
 from pytest_llmperf.denominator import Denominator
 from pytest_llmperf.errors import EvidenceError, UsageError
 from pytest_llmperf.evidence import Measured
+from pytest_llmperf.foresight import stated
 from pytest_llmperf.gate import Gate
 from pytest_llmperf.markers import Factor, Failover, Ladder
 from pytest_llmperf.plan import CANDIDATE, REFERENCE
@@ -330,12 +331,10 @@ class Bench:
 
     def _stated(self, levels: Levels) -> Levels:
         """The profile's levels, with what the marker states laid over them, and a claim's share."""
-        plan = self._declaration.plan
         return msgspec.structs.replace(
             levels,
             alpha=levels.alpha * self._gate.shares.claim,
-            tolerance=plan.tolerance or levels.tolerance,
-            detect=plan.detect or levels.detect,
+            **stated(self._declaration, levels),
         )
 
 

@@ -33,6 +33,23 @@ def mistake(declared: Declaration, claims: Claims, levels: Levels, boots: int) -
     return None
 
 
+def stated(declared: Declaration, levels: Levels) -> dict[str, float]:
+    """The tolerance and the change to detect: the marker's, else the profile's."""
+    plan = declared.plan
+    return {
+        "tolerance": levels.tolerance if plan.tolerance is None else plan.tolerance,
+        "detect": levels.detect if plan.detect is None else plan.detect,
+    }
+
+
+def blindness(declared: Declaration, levels: Levels) -> str | None:
+    """That a gate is to see a change which it tolerates, in words; else ``None``."""
+    of = stated(declared, levels)
+    if of["detect"] > of["tolerance"]:
+        return None
+    return f"detect is {of['detect']:g} and tolerance {of['tolerance']:g}"
+
+
 def doubts(
     declared: Declaration, claims: Claims, levels: Levels, share: float, boots: int
 ) -> Iterator[str]:

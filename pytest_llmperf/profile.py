@@ -203,7 +203,7 @@ def _laid_over(name: str, serving: Serving, flags: Table, environment: Table) ->
 
 def _read(path: Path) -> Table:
     try:
-        return _anchored(tomllib.loads(path.read_text(encoding="utf-8")), path.parent)
+        return _anchored(tomllib.loads(path.read_text(encoding="utf-8-sig")), path.parent)
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise UsageError(
             f"The profile {path} cannot be read.",
@@ -287,6 +287,12 @@ def _conflicts(table: Table) -> list[str]:
         found.append(
             f"[drafter] source = {drafter['source']!r} does not fit"
             f" [model] source = {model.get('source', MINIATURE)!r}"
+        )
+    statistics = Statistics(**table.get("statistics", {}))
+    if statistics.detect <= statistics.tolerance:
+        found.append(
+            f"[statistics] detect = {statistics.detect:g} is not above"
+            f" tolerance = {statistics.tolerance:g}"
         )
     if serving.boot_cap_s < serving.boot_deadline_s:
         found.append(

@@ -6,11 +6,13 @@ What the keys mean once they are right is in ``profile``.
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from pytest_llmperf.flags import wrong_method
 from pytest_llmperf.spec import canonical_flag
+from pytest_llmperf.units import real
 
 Table = Mapping[str, Any]
 _Path = tuple[str, ...]
@@ -77,8 +79,8 @@ def _switch(value: object) -> str | None:
 
 def _number(value: object) -> float:
     """The value as a number; NaN, which fits no range, for anything else."""
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return float(value) if is_number else float("nan")  # type: ignore[arg-type]
+    number = real(value)
+    return float("nan") if number is None else number
 
 
 def _positive(value: object) -> str | None:
@@ -110,6 +112,12 @@ def _flag(value: object) -> str | None:
     return None if fine else "a text, a number, true, false, a list of these, or a table"
 
 
+def _of_flag(flag: str, value: object) -> str | None:
+    if flag == "--gpu-memory-utilization":
+        return None if 0 < _number(value) <= 1 else "a share of the memory, above 0 and at most 1"
+    return _flag(value)
+
+
 def _flags(table: Table, path: _Path) -> Iterator[str]:
     seen: dict[str, str] = {}
     for flag, value in table.items():
@@ -120,7 +128,7 @@ def _flags(table: Table, path: _Path) -> Iterator[str]:
             yield f"{_where((*path, flag))} may not be set here: {instead}"
         elif first != flag:
             yield f"{_where((*path, flag))} says the same flag as {first}"
-        elif (expected := _flag(value)) is not None:
+        elif (expected := _of_flag(canonical_flag(flag), value)) is not None:
             yield f"{_where((*path, flag))} = {value!r} is not {expected}"
 
 
@@ -133,9 +141,23 @@ def _environment(table: Table, path: _Path) -> Iterator[str]:
 
 
 def _budgets(table: Table, path: _Path) -> Iterator[str]:
+    yield from _each_budget(table, path)
+    names = Counter(_budget_names(table, ""))
+    yield from (f"[budgets] {name} is given twice" for name, n in names.items() if n > 1)
+
+
+def _budget_names(table: Table, above: str) -> Iterator[str]:
     for name, value in table.items():
         if isinstance(value, Mapping):
-            yield from _budgets(value, (*path, name))
+            yield from _budget_names(value, f"{above}{name}.")
+        else:
+            yield above + name
+
+
+def _each_budget(table: Table, path: _Path) -> Iterator[str]:
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _each_budget(value, (*path, name))
         elif (expected := _positive(value)) is not None:
             yield f"{_where((*path, name))} = {value!r} is not {expected}"
 

@@ -140,7 +140,7 @@ def _gib(size: float) -> str:
 def _kv_cache(spec: EngineSpec) -> str:
     stated, on_cpu = _flag(spec, _KV_BYTES), spec.environment.get(_CPU_KV)
     if stated:
-        return f"{stated} bytes ({_KV_BYTES})"
+        return f"{stated}{' bytes' * isinstance(stated, int)} ({_KV_BYTES})"
     if on_cpu:
         return f"{on_cpu} GiB ({_CPU_KV})"
     if _flag(spec, _UTILISATION):

@@ -21,6 +21,17 @@ COUNTED = frozenset({"asks", "requests"})
 """Units of whole numbers, which are shown as such."""
 
 
+def real(value: object) -> float | None:
+    """A finite number as a float; ``None`` for anything else, also for what no float can hold."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    try:
+        found = float(value)
+    except OverflowError:
+        return None
+    return found if math.isfinite(found) else None
+
+
 def seconds(value: float | None) -> str:
     """Seconds as ``0.123 s``, or as ``12.3 ms`` below a tenth of a second."""
     return quantity(value, "s")

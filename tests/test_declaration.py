@@ -318,7 +318,7 @@ class TestALoad:
             (
                 "aggregate_throughput",
                 {"arrival": "constant", "rate_rps": 0},
-                "aggregate_throughput: rate_rps=0: Expected `float` > 0.0.",
+                "aggregate_throughput: rate_rps=0: Expected `float` >= 0.001.",
             ),
         ],
     )

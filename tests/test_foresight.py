@@ -8,7 +8,7 @@ import pytest
 
 from pytest_llmperf.asserted import Claims
 from pytest_llmperf.declaration import Declaration, declare
-from pytest_llmperf.foresight import doubts, mistake
+from pytest_llmperf.foresight import blindness, doubts, mistake
 from pytest_llmperf.run import Levels
 
 LEVELS = Levels(alpha=0.01, beta=0.05)
@@ -24,6 +24,21 @@ def declared(name: str, **keywords: Any) -> Declaration:  # noqa: ANN401 - any k
 
 def told(found: Declaration, claims: Claims = P95, boots: int = 1) -> list[str]:
     return list(doubts(found, claims, LEVELS, 1.0, boots))
+
+
+@pytest.mark.parametrize(
+    ("keywords", "why"),
+    [
+        ({}, None),
+        ({"tolerance": 0.5, "detect": 0.1}, "detect is 0.1 and tolerance 0.5"),
+        ({"tolerance": 0.1}, "detect is 0.1 and tolerance 0.1"),
+        ({"detect": 0.01}, "detect is 0.01 and tolerance 0.02"),
+    ],
+)
+def test_a_gate_is_not_to_see_what_it_tolerates(
+    keywords: dict[str, float], why: str | None
+) -> None:
+    assert blindness(declared("cached_turn", **keywords), LEVELS) == why
 
 
 def test_turns_that_follow_one_another_are_counted_one_by_one() -> None:

@@ -196,6 +196,25 @@ def test_every_fault_of_a_profile_is_in_one_message(write: Write) -> None:
     assert found.next_step == "Nothing was booted. Correct the profile and run again."
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('[budgets]\n"single.p50" = 0.5\nsingle.p50 = 9.5', "single.p50 is given twice"),
+        ('[engine.flags]\n"--gpu-memory-utilization" = 1.7', "is not a share of the memory"),
+        ("[statistics]\ntolerance = 0.5\ndetect = 0.1", "is not above tolerance = 0.5"),
+        (f"[statistics]\ndetect = 1{'0' * 400}", "detect = 1"),
+    ],
+)
+def test_what_can_never_be_meant_is_a_fault(write: Write, text: str, told: str) -> None:
+    assert told in fault(write(text)).evidence
+
+
+def test_a_profile_may_begin_with_a_mark_of_its_byte_order(write: Write) -> None:
+    path = write("resident = 2")
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert profile.load(str(path)).resident == 2
+
+
 @pytest.mark.parametrize("value", ["nan", "inf", "-1", "0", "true", "'1'", "[]"])
 def test_a_deadline_is_a_number_above_nothing(write: Write, value: str) -> None:
     assert "boot_deadline_s = " in fault(write(f"[engine]\nboot_deadline_s = {value}")).evidence

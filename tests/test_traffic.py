@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pytest_llmperf.client import Client
 from pytest_llmperf.errors import UsageError
-from pytest_llmperf.testing import ScriptedServer, refusal
+from pytest_llmperf.testing import ScriptedServer, done, event, refusal, stream
 from pytest_llmperf.traffic import BLOCK_TOKENS, Traffic
 
 SECRET = "the-secret-of-the-house"  # noqa: S105 - it is looked for in what is told
@@ -133,6 +133,49 @@ class TestJsonLines:
                 ),
             ]
         )
+
+    @pytest.mark.parametrize(
+        ("first", "second", "clock", "other"),
+        [
+            (3, "2026-01-01T00:00:01Z", "date and time with its zone", "number of seconds"),
+            (
+                "2026-01-01T00:00:00",
+                "2026-01-01T00:00:01Z",
+                "date and time with its zone",
+                "date and time of no zone",
+            ),
+            (1767225600000, 3, "number of seconds", "number of milliseconds since 1970"),
+        ],
+    )
+    def test_times_of_two_clocks_are_wrong(
+        self, write: Write, first: object, second: object, clock: str, other: str
+    ) -> None:
+        path = write(chat(timestamp=first), chat(timestamp=second), chat(timestamp=second))
+        said = f"{path}:2: timestamp is a {clock}, in line 1 it is a {other}"
+        assert f"has 1 line that cannot be sent.\n{said}" in told(path)
+
+    def test_milliseconds_since_1970_are_known_by_their_size(self, write: Write) -> None:
+        path = write(chat(timestamp=1767225600000), chat(timestamp=1767225605000))
+        assert Traffic.from_jsonl(path).arrivals_s == (0.0, 5.0)
+
+    @pytest.mark.parametrize("field", ["timestamp", "temperature"])
+    def test_a_number_too_large_for_any_clock_is_wrong(self, write: Write, field: str) -> None:
+        path = write(chat() | {field: 10**400})
+        assert f"{path}:1: {field} is n" in told(path)
+
+    def test_a_mark_of_the_byte_order_is_no_part_of_the_first_line(self, write: Write) -> None:
+        path = write(chat())
+        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+        assert len(Traffic.from_jsonl(path).items) == 1
+
+    @pytest.mark.parametrize("fields", [{"n": None}, {"n": 1}, {"best_of": 1}])
+    def test_one_answer_may_be_asked_for(self, write: Write, fields: dict[str, object]) -> None:
+        assert len(Traffic.from_jsonl(write(chat() | fields)).items) == 1
+
+    @pytest.mark.parametrize("field", ["n", "best_of"])
+    @pytest.mark.parametrize("value", [2, 0, [], "1"])
+    def test_several_answers_may_not(self, write: Write, field: str, value: object) -> None:
+        assert f"{field} asks for several answers" in told(write(chat() | {field: value}))
 
     def test_a_line_without_a_time_among_others_is_wrong(self, write: Write) -> None:
         path = write(chat(timestamp=1), chat(), chat(timestamp=2))
@@ -354,6 +397,19 @@ class TestSecrecy:
         assert made.failure.detail == (
             "HTTP 400: words withheld; it names --enable-auto-tool-choice, --tool-call-parser"
         )
+
+    def test_a_server_s_timing_fields_are_kept_without_their_texts(self, write: Write) -> None:
+        (request,) = Traffic.from_jsonl(write(chat())).items
+        timings = {"prompt_n": 3, "prompt": SECRET, "top": [{SECRET: 1}], "more": {SECRET: 2}}
+        chunk = {"choices": [], "timings": timings, "meta_info": {"stop": SECRET}}
+        ends = {"choices": [{"index": 0, "delta": {"content": "a"}, "finish_reason": "stop"}]}
+        with (
+            ScriptedServer([stream(event(ends), event(chunk), done())]) as server,
+            Client(server.url, model="m") as client,
+        ):
+            made = client.send(request, request_id="r")
+        assert made.server_timings == {"timings": {"prompt_n": 3}}
+        assert SECRET not in msgspec.json.encode(made).decode()
 
     def test_no_repr_of_it_shows_them(self, write: Write) -> None:
         traffic = Traffic.from_jsonl(write(chat()))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pytest_llmperf import record
-from pytest_llmperf.errors import EngineError
+from pytest_llmperf.errors import EngineError, UsageError
 from pytest_llmperf.load.plan import LoadWindow, load_windows
 from pytest_llmperf.measure.connections import check_connections
 from pytest_llmperf.measure.expectation import (
@@ -26,6 +26,7 @@ from pytest_llmperf.measure.expectation import (
 )
 from pytest_llmperf.measure.reading import Meter
 from pytest_llmperf.measure.work import GIVE_UP_AFTER, Surroundings, Target, Work, died
+from pytest_llmperf.units import seconds
 from pytest_llmperf.workload import Workload
 
 if TYPE_CHECKING:
@@ -33,6 +34,10 @@ if TYPE_CHECKING:
 
 SAMPLE_S = 0.5
 """From one reading of the server's page to the next while a load runs; each costs the server."""
+
+
+LONGEST_S = 86_400.0
+"""How long the schedule of one measurement may last."""
 
 
 class _Planned(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,10 +81,26 @@ class UnderLoad(Work[list[_Planned]]):
                 len(each.starts or each.steps),
                 server_pid=None if engine.attached else engine.pid,
             )
+        self._check_length(windows)
         prompts = sum(len(each.primes) + len(each.steps) for each in windows)
         self.around.tell(f"tokenising {prompts} prompts")
         tokens = Tokens()
         return [self._expected(window, tokens) for window in windows]
+
+    def _check_length(self, windows: Sequence[LoadWindow]) -> None:
+        """Say how long the schedules last.
+
+        :raises UsageError: that is longer than a day.
+        """
+        whole_s = sum(each.due[-1] for each in windows if each.due) / 1e9
+        if whole_s > LONGEST_S:
+            raise UsageError(
+                "The schedule of this load lasts more than a day.",
+                f"From the first request due to the last one it is {whole_s / 3600:,.0f} hours.",
+                "Look at the timestamps of the traffic, or plan fewer turns or a higher rate.",
+            )
+        if whole_s:
+            self.around.tell(f"requests are due over {seconds(whole_s)} in all")
 
     def _expected(self, window: LoadWindow, tokens: Tokens) -> _Planned:
         target = self.targets[window.arm]

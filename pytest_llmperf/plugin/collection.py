@@ -31,6 +31,17 @@ def check(
     boots = max((gate.planned_rounds for gate in gates), default=1)
     if settings.replay is not None:
         return ()  # how many boots there are is in the evidence; each row says what it can decide
+    blind = [
+        f"{gate.node_id}: {why}"
+        for gate in gates
+        if (why := foresight.blindness(declared[gate.node_id], levels))
+    ]
+    if blind:
+        raise UsageError(
+            f"{len(blind)} of {len(gates)} selected gates are to see a change that they tolerate.",
+            "\n".join(blind),
+            "Give a detect above tolerance, in the marker or in [statistics]. Nothing was booted.",
+        )
     mistakes = [
         f"{gate.node_id}: {why}"
         for gate in gates

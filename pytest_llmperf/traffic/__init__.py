@@ -63,7 +63,7 @@ class Traffic(Prompts, frozen=True, kw_only=True):
         :param shrink: divides every length, for an engine whose context is shorter.
         :raises UsageError: a line is wrong; all that are wrong are named.
         """
-        if not 1 <= shrink <= BLOCK_TOKENS:
+        if not isinstance(shrink, int) or not 1 <= shrink <= BLOCK_TOKENS:
             raise UsageError(
                 f"A trace cannot be shrunk by {shrink}.",
                 f"A block of {BLOCK_TOKENS} tokens must keep one or more.",

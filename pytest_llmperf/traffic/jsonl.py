@@ -5,16 +5,20 @@ Lines in general are in ``lines``.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from pytest_llmperf.planned import RESERVED, PlannedRequest
 from pytest_llmperf.traffic.lines import Came, Wrong, kind, whole
+from pytest_llmperf.units import real
 
 _NOT_SENT = RESERVED | {"max_completion_tokens", "user", "metadata", "store", "safety_identifier"}
 """Fields of a body that are read here, or that say who asked."""
+
+
+_MILLISECONDS_FROM = 1e11
+"""Seconds since 1970 reach it in the year 5138; milliseconds did in 1973."""
 
 
 def logged(line: Mapping[str, Any], name: str, max_tokens: int | None) -> Came:
@@ -28,8 +32,9 @@ def logged(line: Mapping[str, Any], name: str, max_tokens: int | None) -> Came:
         raise Wrong(f"body is a {kind(body)}, not an object")
     stamp = line.get("timestamp")
     extra = {key: value for key, value in body.items() if key not in {*_NOT_SENT, "timestamp"}}
-    if extra.get("n", 1) != 1:
-        raise Wrong("n asks for several answers; one request has one")
+    for field in ("n", "best_of"):
+        if extra.get(field) not in (None, 1):
+            raise Wrong(f"{field} asks for several answers; one request has one")
     request = PlannedRequest(
         prompt=name,
         **_asked(body),
@@ -39,7 +44,8 @@ def logged(line: Mapping[str, Any], name: str, max_tokens: int | None) -> Came:
         extra=extra,
         private=True,
     )
-    return Came(request=request, at_s=None if stamp is None else _seconds(stamp))
+    at_s, clock = (None, "") if stamp is None else _time(stamp)
+    return Came(request=request, at_s=at_s, clock=clock)
 
 
 def _asked(body: Mapping[str, Any]) -> dict[str, Any]:
@@ -95,17 +101,25 @@ def _temperature(body: Mapping[str, Any]) -> float:
     value = body.get("temperature")
     if value is None:
         return 0.0
-    if not isinstance(value, int | float) or isinstance(value, bool) or value < 0:
+    number = real(value)
+    if number is None or number < 0:
         raise Wrong("temperature is not a number from 0")
-    return float(value)
+    return number
 
 
-def _seconds(stamp: object) -> float:
-    if isinstance(stamp, int | float) and not isinstance(stamp, bool) and math.isfinite(stamp):
-        return float(stamp)
+def _time(stamp: object) -> tuple[float, str]:
+    """Seconds of some clock, and how they are written."""
+    number = real(stamp)
+    if number is not None:
+        if number >= _MILLISECONDS_FROM:
+            return number / 1e3, "a number of milliseconds since 1970"
+        return number, "a number of seconds"
     if isinstance(stamp, str):
         try:
-            return datetime.fromisoformat(stamp).timestamp()
+            found = datetime.fromisoformat(stamp)
+            if found.tzinfo is None:  # of whatever place, but of one: no hour is left out there
+                return found.replace(tzinfo=UTC).timestamp(), "a date and time of no zone"
+            return found.timestamp(), "a date and time with its zone"
         except (ValueError, OverflowError, OSError):
             pass
     raise Wrong("timestamp is neither a number of seconds nor a date and time of ISO 8601")

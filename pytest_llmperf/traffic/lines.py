@@ -5,6 +5,7 @@ What each kind of file means is in the modules named after them.
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ class Came(msgspec.Struct, frozen=True, kw_only=True):
 
     request: PlannedRequest
     at_s: float | None = None
+    clock: str = ""
+    """How its time is written: times written otherwise are not of one clock."""
 
 
 class Wrong(Exception):
@@ -37,6 +40,7 @@ def read_lines(path: Path, make: Callable[[Mapping[str, Any]], Came]) -> list[Ca
     found: list[Came] = []
     wrong: list[str] = []
     untimed: list[int] = []
+    clocks: dict[str, int] = {}
     for number, line in enumerate(read_bytes(path).split(b"\n"), start=1):
         if not line.strip():
             continue
@@ -47,6 +51,11 @@ def read_lines(path: Path, make: Callable[[Mapping[str, Any]], Came]) -> list[Ca
             continue
         if found[-1].at_s is None:
             untimed.append(number)
+        elif clocks.setdefault(found[-1].clock, number) == number and len(clocks) > 1:
+            first, line_of = next(iter(clocks.items()))
+            wrong.append(
+                f"{path}:{number}: timestamp is {found[-1].clock}, in line {line_of} it is {first}"
+            )
     if 0 < len(untimed) < len(found):
         why = "no timestamp, which other lines have"
         wrong += [f"{path}:{each}: {why}" for each in untimed]
@@ -62,12 +71,12 @@ def refuse(path: Path, wrong: Sequence[str], *, what: str = "line") -> None:
 
 
 def read_bytes(path: Path) -> bytes:
-    """Everything in a file.
+    """Everything in a file, but for a mark of its byte order.
 
     :raises UsageError: it cannot be read.
     """
     try:
-        return path.read_bytes()
+        return path.read_bytes().removeprefix(codecs.BOM_UTF8)
     except OSError as error:
         raise UsageError(
             f"The traffic in {path} cannot be read.",

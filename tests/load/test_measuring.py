@@ -6,13 +6,16 @@ import gc
 import signal
 import threading
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_llmperf import record
+from pytest_llmperf.errors import UsageError
 from pytest_llmperf.load.in_flight import flight, steady_span, windows_of
 from pytest_llmperf.testing import Faults
+from pytest_llmperf.traffic import Traffic
 
 if TYPE_CHECKING:
     from pytest_llmperf.workload import Conversations, Prompts
@@ -124,6 +127,20 @@ class TestASchedule:
         first, second = gaps(), gaps()
         assert first == second
         assert first[0] != first[1]
+
+    def test_of_more_than_a_day_is_refused_before_anything_is_sent(
+        self, bench: Bench, tmp_path: Path
+    ) -> None:
+        log = tmp_path / "log.jsonl"
+        line = (
+            '{"messages": [{"role": "user", "content": "Hi."}], "max_tokens": 2, "timestamp": %d}'
+        )
+        log.write_text("\n".join(line % stamp for stamp in (0, 1, 2, 3 * 86_400)))
+        with pytest.raises(UsageError, match="lasts more than a day"):
+            bench.measure(
+                "aggregate_throughput", Traffic.from_jsonl(log), arrival="trace", turns=4, windows=1
+            )
+        assert bench.server.generations == []
 
 
 class TestABurst:

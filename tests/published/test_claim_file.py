@@ -24,6 +24,11 @@ def faults_of(table: dict[str, Any]) -> list[str]:
     return [line.removeprefix("- ") for line in told.value.evidence.splitlines()]
 
 
+def test_a_number_that_no_float_holds_is_a_fault() -> None:
+    (found,) = faults_of({"number": 10**400, "unit": "x"})
+    assert found.endswith("is not a finite number above 0")
+
+
 def test_a_whole_claim_is_read(tmp_path: Path) -> None:
     path = tmp_path / "recipe.toml"
     path.write_text(

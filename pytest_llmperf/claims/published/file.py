@@ -7,7 +7,6 @@ the package's own module.
 from __future__ import annotations
 
 import difflib
-import math
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -18,6 +17,7 @@ import msgspec
 from pytest_llmperf.denominator import CLOCKS, PREFIXES, Clock, Denominator, Prefix, Unit
 from pytest_llmperf.errors import UsageError
 from pytest_llmperf.markers import FACTORS, Factor
+from pytest_llmperf.units import real
 
 ClaimUnit = Literal["x", "tok/s", "s"]
 
@@ -67,7 +67,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
         """
         path = Path(path)
         try:
-            table = tomllib.loads(path.read_text(encoding="utf-8"))
+            table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise UsageError(
                 f"The claim {path} cannot be read.",
@@ -177,9 +177,8 @@ def _one_of(words: Mapping[Any, object] | tuple[Any, ...]) -> _Check:
 
 
 def _is_number(value: object, least: float, *, also: bool = False) -> bool:
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        return False
-    return math.isfinite(value) and (value > least or (also and value == least))
+    number = real(value)
+    return number is not None and (number > least or (also and number == least))
 
 
 def _is_whole(value: object) -> bool:
