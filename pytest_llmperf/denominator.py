@@ -107,7 +107,8 @@ class Denominator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     def load_words(self) -> str:
         """How many requests are in flight, how they arrive, and what becomes of the start."""
         if self.arrival == "burst":
-            return f"{self.streams} requests at once" if self.streams else "all requests at once"
+            noun = "request" if self.streams == 1 else "requests"
+            return f"{self.streams or 'all'} {noun} at once"
         if self.arrival == "trace":
             return ARRIVALS[self.arrival]
         if self.arrival != "closed":
