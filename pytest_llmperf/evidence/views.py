@@ -33,7 +33,8 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     before: record.Counters | None = None
     after: record.Counters | None = None
     during: tuple[record.Counters, ...] = ()
-    """The server's counters while a load ran, in the order read."""
+    """The server's counters inside the window, in the order read: while a load ran, or after each
+    request of those that follow one another."""
     end: record.MeasurementEnd | None = None
     weights: record.Weights | None = None
     """What the engine reads of its checkpoints, where a gate asked."""
