@@ -117,7 +117,8 @@ def _of_the_turns(windows: Sequence[Window]) -> Where | None:
 def _each_alone(window: Window) -> Iterator[Spans | None]:
     """What the histograms grew by over each turn; ``None`` where that may not be its own."""
     of = window.measured
-    pages = [each for each in (of.before, *of.during, of.after) if each is not None]
+    taken = (each for each in (of.before, *of.during, of.after) if each is not None)
+    pages = sorted(taken, key=lambda each: each.at_ns)
     read = [each.at_ns for each in pages]
     asked = [each.at_ns if each.asked_ns is None else each.asked_ns for each in pages]
     for turn in () if window.denominator.is_load else window.completed:
