@@ -210,19 +210,21 @@ class LiveSession:
 
         A drill is not made again: what it did to its servers is done.
         """
-        is_drill = isinstance(groups[0].declaration.plan, Failover)
-        for attempt in range(1, 2 if is_drill else most + 1):
+        if isinstance(groups[0].declaration.plan, Failover):
+            most = 1
+        for attempt in range(1, most + 1):
             made = [
                 arm
                 for group in groups
                 for arm in self._evidence.measured(self._measure(group, stage, attempt))
             ]
-            disturbed = next(filter(None, map(proof.disturbance, made)), None)
             is_whole = all(each.end is not None and each.end.completed for each in made)
-            if disturbed is None or not is_whole:
+            if attempt == most or not is_whole:
                 break
-            if attempt < most and not is_drill:
-                self.tell(f"measuring again: {disturbed.reason}")
+            disturbed = next(filter(None, map(proof.disturbance, made)), None)
+            if disturbed is None:
+                break
+            self.tell(f"measuring again: {disturbed.reason}")
         return made
 
     def _measure(self, asked: Asked, stage: Literal["judged", "confirm"], attempt: int) -> str:

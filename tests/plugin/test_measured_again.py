@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from pytest_llmperf import proof, session
+from pytest_llmperf.declaration import declare
 from pytest_llmperf.proof import Contradiction
 from pytest_llmperf.proof.window import Window
 from tests.plugin.conftest import Run
@@ -80,3 +82,23 @@ def test_a_measurement_that_is_disturbed_each_time_is_invalid(
     assert result.ret == 11
     result.stdout.fnmatch_lines(["*A neighbour.*"])
     assert len(starts(evidence())) == session.MOST_FIRST_ATTEMPTS
+
+
+def test_a_drill_is_made_once_and_not_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    declared, _ = declare([("failover", (), {"streams": 2, "fault": "killed"})])
+    made: list[int] = []
+
+    def drill(_asked: object, _stage: str, attempt: int) -> str:
+        made.append(attempt)
+        return "m0"
+
+    def rule(_window: Window) -> Contradiction:
+        raise AssertionError("a switch has no turns to be asked about")
+
+    monkeypatch.setattr(proof, "PASSING", (rule,))
+    corridor: Any = SimpleNamespace(
+        _measure=drill, _evidence=SimpleNamespace(measured=lambda _: ()), tell=print
+    )
+    asked: Any = SimpleNamespace(declaration=declared)
+    session.LiveSession._undisturbed(corridor, [asked], stage="judged", most=2)
+    assert made == [1]
