@@ -96,8 +96,9 @@ def test_a_drill_is_made_once_and_not_asked_about(monkeypatch: pytest.MonkeyPatc
         raise AssertionError("a switch has no turns to be asked about")
 
     monkeypatch.setattr(proof, "PASSING", (rule,))
+    whole = SimpleNamespace(end=SimpleNamespace(completed=True))
     corridor: Any = SimpleNamespace(
-        _measure=drill, _evidence=SimpleNamespace(measured=lambda _: ()), tell=print
+        _measure=drill, _evidence=SimpleNamespace(measured=lambda _: (whole,)), tell=print
     )
     asked: Any = SimpleNamespace(declaration=declared)
     session.LiveSession._undisturbed(corridor, [asked], stage="judged", most=2)
