@@ -24,9 +24,15 @@ Spec = Callable[..., EngineSpec]
 Boot = Callable[..., AbstractContextManager[LaunchedEngine]]
 
 
-def state(pid: int) -> str:
-    stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
-    return stat.rpartition(")")[2].split()[0]
+def comes_to(state: str, pid: int, *, within_s: float = 10.0) -> bool:
+    """Whether a process reaches a state; one on another core takes a moment to obey."""
+    until = time.monotonic() + within_s
+    while time.monotonic() < until:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
+        if stat.rpartition(")")[2].split()[0] == state:
+            return True
+        time.sleep(0.005)
+    return False
 
 
 def test_a_frozen_engine_stands_still_and_goes_on_when_thawed(spec: Spec, boot: Boot) -> None:
@@ -35,7 +41,7 @@ def test_a_frozen_engine_stands_still_and_goes_on_when_thawed(spec: Spec, boot: 
         assert pid is not None
         assert engine.signal(signal.SIGSTOP) == (pid,)
         assert engine.is_alive()
-        assert state(pid) == "T"
+        assert comes_to("T", pid)
         engine.signal(signal.SIGCONT)
         assert engine.is_healthy()
 
@@ -48,7 +54,7 @@ def test_a_frozen_engine_ends_at_once_when_it_is_stopped(
         assert pid is not None
         engine.signal(signal.SIGSTOP)
         begun = time.monotonic()
-    assert gone([pid], within_s=1.0)
+    assert gone([pid], within_s=10.0)
     assert time.monotonic() - begun < 30.0  # it did not sit out its grace
 
 
@@ -59,7 +65,7 @@ def test_a_frozen_engine_that_is_deaf_is_killed_in_the_end(
         pid = engine.engine.pid
         assert pid is not None
         engine.signal(signal.SIGSTOP)
-    assert gone([pid], within_s=1.0)
+    assert gone([pid], within_s=10.0)
 
 
 def test_an_attached_server_is_never_made_to_fail() -> None:
